@@ -1,0 +1,1 @@
+"""Identity, signed envelopes, sealing at rest, space keys and key stores."""

@@ -1,0 +1,1 @@
+"""Wire format, feeds, combine, trust, limits and repair; NATS only at the edge."""
