@@ -46,7 +46,7 @@ check: $(STAMP) ## lint, format, types, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## put the code into the form that `make check` asks for
 	$(BIN)/ruff check --fix .
