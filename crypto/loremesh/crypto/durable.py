@@ -1,0 +1,43 @@
+"""Small secret files, written so that a crash leaves the old content or the new, never a part."""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def create_file(path: Path, data: bytes) -> None:
+    """Write a new file, mode 0600, and sync it and its directory.
+
+    Raises `FileExistsError` where something by that name exists, a dangling link included, and `OSError`;
+    then nothing is left behind.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_directory(path.parent)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put `data` in the place of what `path` holds, mode 0600, atomically and durably. Raises `OSError`."""
+    written = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    create_file(written, data)
+    try:
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
