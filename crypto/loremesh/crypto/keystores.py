@@ -1,7 +1,7 @@
 """Key stores: where a home's master key comes from, and the vault that it opens.
 
-A home has one random root key. It lies in `vault.json`, wrapped by a master key, which comes from a key file, a
-passphrase or an environment variable. Rotating the master key rewrites the vault and nothing else.
+A home has one random root key. It lies in `vault.json`, wrapped by a master key, which comes from a key file,
+a passphrase or an environment variable. Rotating the master key rewrites the vault and nothing else.
 """
 
 import os
@@ -84,7 +84,7 @@ class EnvironmentKey(msgspec.Struct, frozen=True):
 
 
 KeySource = KeyFile | Passphrase | EnvironmentKey
-"""Where a master key comes from. A key file and a variable may hold the same key and stand for one another."""
+"""Where a master key comes from. A key file and a variable may hold one key and stand for each other."""
 
 
 def create_vault(
@@ -97,8 +97,8 @@ def create_vault(
     """Make a new root key for the directory `home` and write its vault, wrapped by the key of `source`.
 
     A key file that is not there is created, mode 0600; one that is there is used. `cost` is for a passphrase.
-    Raises `VaultExists` when the home has a vault; `InsecureKeyFile`, `KeyUnavailable` when the key cannot be had
-    or the vault or key file cannot be written.
+    Raises `VaultExists` when the home has a vault; `InsecureKeyFile`, `KeyUnavailable` when the key cannot be
+    had, or the vault or key file cannot be written.
     """
     path = home / VAULT_NAME
     if os.path.lexists(path):
@@ -120,8 +120,8 @@ def open_vault(
     """The keys of `home`, opened with `source`; None: with what the vault names.
 
     The vault names a key file by its path (`LOREMESH_KEY_FILE` overrides it), a variable by its name, and a
-    passphrase not at all: it is then read from `LOREMESH_PASSPHRASE`. Raises `KeyUnavailable` (no vault, no such
-    source, not a key), `InsecureKeyFile`, `WrongKey`, `VaultDamaged`.
+    passphrase not at all: it is then read from `LOREMESH_PASSPHRASE`. Raises `KeyUnavailable` (no vault, no
+    such source, not a key), `InsecureKeyFile`, `WrongKey`, `VaultDamaged`.
     """
     return HomeKeys(_root_of(home, source, environ))
 
@@ -134,11 +134,11 @@ def rewrap_vault(
     cost: Argon2Cost = DEFAULT_COST,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Rotate the master key: from now on `new` opens the home, and `old` (None: what the vault names) does not.
+    """Rotate the master key: henceforth `new` opens the home; `old` (None: what the vault names) does not.
 
-    The root key and all that hangs from it stay. Atomic: a crash leaves the old vault or the new one. A key file
-    that is not there is created. A copy of the old vault still opens with the old key. Raises what `open_vault`
-    and `create_vault` raise; the old vault then still stands.
+    The root key and all that hangs from it stay. Atomic: a crash leaves the old vault or the new one. A key
+    file that is not there is created. A copy of the old vault still opens with the old key. Raises what
+    `open_vault` and `create_vault` raise; the old vault then still stands.
     """
     root = _root_of(home, old, environ)
     vault = _wrapped_for(new, root, cost, environ)
@@ -155,7 +155,7 @@ def _root_of(home: Path, source: KeySource | None, environ: Mapping[str, str]) -
     chosen = source if source is not None else _named_by(vault, path, environ)
     if isinstance(chosen, Passphrase) != (vault.source == "passphrase"):
         raise KeyUnavailable(
-            f"{path} is sealed with a {_KIND_NAMES[vault.source]}, not a {_name(chosen)}: give that"
+            f"{path} is sealed with a {_KIND_NAMES[vault.source]}, not with the {_name(chosen)}: give that"
         )
     master = _master(chosen, vault.argon2id or DEFAULT_COST, vault.salt, environ)
     return unwrap_root(vault, master, str(path), _wrong_key(chosen, path))
@@ -214,7 +214,7 @@ def _key_of_text(text: bytes, where: str) -> bytes:
     match_ = _KEY_TEXT.fullmatch(text)
     if match_ is None:
         raise KeyUnavailable(
-            f"{where} does not hold a master key, which is 64 hexadecimal digits (as `openssl rand -hex 32` makes)"
+            f"{where} does not hold a master key: 64 hexadecimal digits, as `openssl rand -hex 32` makes"
         )
     return bytes.fromhex(match_[1].decode("ascii"))
 
@@ -234,7 +234,8 @@ def _read_key_file(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     except FileNotFoundError:
         raise KeyUnavailable(
-            f"the key file {path} is not there: restore it from your copy, or set {KEY_FILE_VARIABLE} to its place"
+            f"the key file {path} is not there: restore it from your copy, "
+            f"or set {KEY_FILE_VARIABLE} to where it is"
         ) from None
     except OSError as error:
         raise _cannot("read the key file", path, error) from error
@@ -298,10 +299,10 @@ def _name(source: KeySource) -> str:
 
 def _wrong_key(source: KeySource, path: Path) -> str:
     if isinstance(source, Passphrase):
-        return f"the passphrase is not the one that {path} is sealed with: type it again (the vault is undamaged)"
+        return f"the passphrase is not the one that {path} is sealed with: type it again (the vault is sound)"
     return (
         f"the {_name(source)} is not the one that {path} is sealed with: name the right one "
-        f"({KEY_FILE_VARIABLE} names a key file) (the vault is undamaged)"
+        f"({KEY_FILE_VARIABLE} can name a key file; the vault is sound)"
     )
 
 
