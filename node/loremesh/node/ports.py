@@ -1,0 +1,71 @@
+"""What recall and consolidation need from outside: something that embeds texts, something that rates them.
+
+The core names these protocols; the composition root chooses the adapters (`embed/`, `rate.py`).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from loremesh.node.errors import Unavailable
+
+
+class EmbedderError(Unavailable):
+    """An embedder cannot do what was asked of it.
+
+    The message says what failed and with which model or endpoint, `hint` what to do about it. Neither ever
+    holds a credential or the text that was to be embedded.
+    """
+
+
+class Fingerprint(Struct, frozen=True):
+    """Which model a vector came from. Vectors of different fingerprints are never compared.
+
+    `version` names the exact weights, `dimension` is the length of a vector, `prefix` is what the embedder
+    puts before a stored text (models such as E5 are trained with one); '' for none.
+    """
+
+    name: str
+    version: str
+    dimension: int
+    prefix: str = ""
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The model behind `embed`; constant for the life of the embedder."""
+        ...
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """Unit vectors, float32[len(texts), dimension], in the order of `texts`.
+
+        `query` says that the texts are questions, for models which treat these differently. The vector of a
+        text does not depend on the other texts of the call. Raises EmbedderError; then nothing is returned
+        of the whole call.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Lets go of connections and memory. Closing twice does nothing."""
+        ...
+
+
+class Rater(Protocol):
+    """Judges how much a text is worth remembering."""
+
+    @property
+    def name(self) -> str:
+        """Stated in the event that a rating leaves behind."""
+        ...
+
+    async def rate(self, texts: Sequence[str]) -> list[float | None]:
+        """A rating in [0, 1] per text, in order; None where the rater has no opinion, so that nothing
+        moves.
+        """
+        ...
