@@ -1,0 +1,200 @@
+"""The node's own events as they stand in the log: tagged arrays in MessagePack, one per log row.
+
+An event is made once, from checked input (`evidence`), and never changed; the fold reads it and nothing
+else. Whatever was rounded is stored rounded (names ending in `_fx`: fixed point, units of 2^-16), so that
+folding twice gives the same integers. `hour` is the node's active clock, `wall_ms` is shown and orders
+nothing.
+
+New fields go to the end with a default: an older log then still decodes. A tag is never given twice.
+Tags 9-31 are kept for events about a block (archive, deprecate, restore, revise …).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+EPISODE_BYTES: Final = 16
+INCARNATION_BYTES: Final = 16
+PEER_BYTES: Final = 32
+SPACE_BYTES: Final = 32
+
+
+class EventError(Exception):
+    """Bytes that are not an event of a kind this version knows."""
+
+
+class FrameName(IntEnum):
+    """The frame a recall was made in (DESIGN §3, Score)."""
+
+    SELF = 1
+    ATTENTION = 2
+    TASK = 3
+    SIMULATE = 4
+
+
+class Learn(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """The block was learned here. `prior_fx` is what α and β each gain: w_init·0.5, rounded once."""
+
+    hour: float
+    wall_ms: int
+    prior_fx: int
+    tags: tuple[str, ...] = ()
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """The block is shared into `spaces` (ids) and gains `tags`; no evidence."""
+
+    hour: float
+    wall_ms: int
+    spaces: tuple[bytes, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+class Consolidate(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """First rating r of the block by `rater`: evidence r·w and (1-r)·w, each rounded once."""
+
+    hour: float
+    wall_ms: int
+    rating: float
+    weight_fx: int
+    alpha_fx: int
+    beta_fx: int
+    rater: str = ""
+
+
+class Rescore(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """A later rating: the same arithmetic as `Consolidate`, added to what is there."""
+
+    hour: float
+    wall_ms: int
+    rating: float
+    weight_fx: int
+    alpha_fx: int
+    beta_fx: int
+    rater: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
+    """How well the block worked: signal s in [0,1], weight w, retrieval weight v.
+
+    `alpha_fx` and `beta_fx` are s·w·v and (1-s)·w·v, each rounded once. `version` is the incarnation's
+    evidence counter after this event, stored so that a log from which rows were forgotten still states the
+    same registers; it is 0 when the evidence rounds to nothing. `episode` is b"" for an outcome by block.
+    `implicit` marks a confirm.
+    """
+
+    hour: float
+    wall_ms: int
+    signal: float
+    weight_fx: int
+    retrieval_fx: int
+    alpha_fx: int
+    beta_fx: int
+    version: int
+    context: str = ""
+    episode: bytes = b""
+    implicit: bool = False
+
+
+class RecallHit(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
+    """The block was handed out in `episode` with retrieval weight v. Nothing moves."""
+
+    hour: float
+    wall_ms: int
+    episode: bytes
+    retrieval_fx: int
+    score: float
+    frame: FrameName
+    context: str = ""
+
+
+class Connect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
+    """A link to the block in row `other`, weight in fixed point; the last one stated holds, 0 unlinks."""
+
+    hour: float
+    wall_ms: int
+    other: int
+    weight_fx: int
+
+
+class Incarnation(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=32):
+    """From here on evidence counts under this fresh random id; `why`: created, restored, copied."""
+
+    hour: float
+    wall_ms: int
+    id: bytes
+    why: str = "created"
+
+
+class Trust(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=33):
+    """The administrator set the trust in a peer (its public key), or revoked it."""
+
+    hour: float
+    wall_ms: int
+    peer: bytes
+    value_fx: int
+    revoked: bool
+    why: str
+    who: str
+
+
+class Forgot(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=34):
+    """The block in `row` was forgotten; row numbers are never given twice.
+
+    Keeps what the block's own rows took with them: the clock and the evidence counter. Without it a replay
+    of what is left could give a version a second time, and a later re-learn of the block would look older
+    than its retraction.
+    """
+
+    hour: float
+    wall_ms: int
+    row: int
+    version: int
+
+
+OwnEvent = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect
+HomeEvent = Incarnation | Trust | Forgot
+Event = OwnEvent | HomeEvent
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_own: Final = msgspec.msgpack.Decoder(OwnEvent)
+_home: Final = msgspec.msgpack.Decoder(HomeEvent)
+
+
+def encode(event: Event) -> bytes:
+    """The event's bytes, as sealed into a log row."""
+    return _encoder.encode(event)
+
+
+def decode_own(payload: bytes) -> OwnEvent:
+    """The event about a block in `payload`. Raises EventError for anything else."""
+    try:
+        return _own.decode(payload)
+    except msgspec.DecodeError as error:
+        raise EventError(
+            f"not an event about a block: {error}; was it written by a later version?"
+        ) from error
+
+
+def decode_home(payload: bytes) -> HomeEvent:
+    """The event about the home in `payload`. Raises EventError for anything else."""
+    try:
+        return _home.decode(payload)
+    except msgspec.DecodeError as error:
+        raise EventError(
+            f"not an event about the home: {error}; was it written by a later version?"
+        ) from error
+
+
+def kind_of(event: Event) -> str:
+    """The event's name as people read it: `recall_hit`, `outcome`, …; an implicit outcome is `confirm`."""
+    match event:
+        case Outcome(implicit=True):
+            return "confirm"
+        case RecallHit():
+            return "recall_hit"
+        case _:
+            return type(event).__name__.lower()

@@ -1,0 +1,322 @@
+"""The fold: what the node's own events make of its state. Replay and live traffic both go through `apply`.
+
+Events are folded in log order. Everything an event needs was decided when it was made (`evidence`), so the
+fold has no choices: the same events give the same state, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from loremesh.node.columns import OwnColumns, Status
+from loremesh.node.events import (
+    INCARNATION_BYTES,
+    Connect,
+    Consolidate,
+    Forgot,
+    HomeEvent,
+    Incarnation,
+    Learn,
+    Outcome,
+    OwnEvent,
+    RecallHit,
+    Rescore,
+    Share,
+    Trust,
+)
+from loremesh.node.firsthand import FirstHand
+from loremesh.node.rules import FSRS5, START_STABILITY_H, RuleSet
+from loremesh.sync.fixed import MAX_FX, ONE
+from loremesh.sync.registers import Registers
+from loremesh.sync.rows import MAX_ROWS, Contexts
+from loremesh.sync.trust import PeerTrust
+
+MAX_EPISODES: Final = 4_096
+"""Episodes that can still take their outcome; the oldest goes first. About 4 MB."""
+
+MAX_EPISODE_BLOCKS: Final = 256
+"""Blocks handed out by one recall."""
+
+_FULL_STEP: Final = float(ONE * ONE)
+
+
+class FoldError(Exception):
+    """An event that cannot have happened in this state. Nothing was changed."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The outcome an episode took."""
+
+    signal: float
+    weight_fx: int
+    context: str
+
+
+class Episode(msgspec.Struct):
+    """One recall: rows handed out, their retrieval weights, the context, the outcome once there is one."""
+
+    context: str
+    rows: list[int]
+    retrieval_fx: list[int]
+    outcome: Taken | None = None
+
+
+class OwnState:
+    """Everything the node's own events have made: a fold under one rule set.
+
+    `contexts`: the home's table of labels, shared with the registers of peers. `hour` and `wall_ms`: of the
+    last event, where the clock goes on. `tags` and `shared` by row, `links` row → other row → weight (both
+    ways), `peers`: trust set here by public key, `episodes` by id, oldest first.
+    """
+
+    __slots__ = (
+        "columns",
+        "contexts",
+        "episodes",
+        "firsthand",
+        "hour",
+        "links",
+        "peers",
+        "rules",
+        "shared",
+        "tags",
+        "wall_ms",
+    )
+
+    def __init__(self, origin: bytes, contexts: Contexts, rules: RuleSet = FSRS5) -> None:
+        self.rules = rules
+        self.contexts = contexts
+        self.columns = OwnColumns()
+        self.firsthand = FirstHand(origin)
+        self.tags: dict[int, tuple[str, ...]] = {}
+        self.shared: dict[int, set[bytes]] = {}
+        self.links: dict[int, dict[int, int]] = {}
+        self.peers: dict[bytes, PeerTrust] = {}
+        self.episodes: dict[bytes, Episode] = {}
+        self.hour = 0.0
+        self.wall_ms = 0
+
+    @property
+    def registers(self) -> Registers:
+        """Own registers of every incarnation, up to the last event (see `FirstHand.settled`)."""
+        return self.firsthand.settled()
+
+
+def apply(state: OwnState, row: int, event: OwnEvent) -> None:
+    """Fold one event about the block in `row`. Raises FoldError, and changes nothing, for an impossible one.
+
+    The columns move as DESIGN §3 says; a block not learned here that gets evidence starts at S = 24 h, D = 5
+    without a prior. Time never runs backwards: an earlier hour counts as the last one.
+    """
+    if not 0 <= row < MAX_ROWS:
+        raise FoldError(f"row {row} is no block's")
+    match event:
+        case Outcome():
+            _outcome(state, row, event)
+        case RecallHit():
+            _recall_hit(state, row, event)
+        case Learn():
+            _learn(state, row, event)
+        case Share():
+            _share(state, row, event)
+        case Consolidate() | Rescore():
+            _rate(state, row, event)
+        case Connect():
+            _connect(state, row, event)
+    state.hour = max(state.hour, event.hour)
+    state.wall_ms = event.wall_ms
+
+
+def apply_home(state: OwnState, event: HomeEvent) -> None:
+    """Fold one event that concerns no block. Raises FoldError, and changes nothing, for an impossible one."""
+    match event:
+        case Incarnation():
+            if len(event.id) != INCARNATION_BYTES:
+                raise FoldError(f"an incarnation id has {INCARNATION_BYTES} bytes, not {len(event.id)}")
+            try:
+                state.firsthand.begin(event.id)
+            except ValueError as error:
+                raise FoldError(str(error)) from error
+        case Trust():
+            state.peers[event.peer] = PeerTrust(
+                value_fx=event.value_fx,
+                revoked=event.revoked,
+                why=event.why,
+                who=event.who,
+                at_ms=event.wall_ms,
+            )
+        case Forgot():
+            _forget(state, event.row)
+            state.firsthand.version = max(state.firsthand.version, event.version)
+    state.hour = max(state.hour, event.hour)
+    state.wall_ms = event.wall_ms
+
+
+def _forget(state: OwnState, row: int) -> None:
+    """Columns, registers, tags, spaces and links of the block go, and it leaves its episodes."""
+    state.columns.clear(row)
+    state.firsthand.drop(row)
+    state.tags.pop(row, None)
+    state.shared.pop(row, None)
+    for other in state.links.pop(row, {}):
+        _unlink(state, other, row)
+    for key, episode in list(state.episodes.items()):
+        if row in episode.rows:
+            at = episode.rows.index(row)
+            del episode.rows[at], episode.retrieval_fx[at]
+            if not episode.rows:
+                del state.episodes[key]
+
+
+def _outcome(state: OwnState, row: int, event: Outcome) -> None:
+    evidence = event.alpha_fx + event.beta_fx
+    episode = _check_episode(state, event) if event.episode else None
+    context = _check_evidence(state, row, event) if evidence else 0
+    if episode is not None:
+        episode.outcome = Taken(event.signal, event.weight_fx, event.context)
+    columns = state.columns
+    columns.ensure(row + 1)
+    _start(columns, row, event.hour)
+    elapsed_h = max(event.hour - columns.t_last_h[row], 0.0)
+    fraction = min(event.weight_fx * event.retrieval_fx / _FULL_STEP, 1.0)
+    stability_h, difficulty = FSRS5.step(
+        columns.published_stability_h[row],
+        columns.published_difficulty[row],
+        event.signal,
+        fraction,
+        elapsed_h,
+    )
+    columns.published_stability_h[row] = stability_h
+    columns.published_difficulty[row] = difficulty
+    if state.rules.step is FSRS5.step:
+        columns.stability_h[row], columns.difficulty[row] = stability_h, difficulty
+    else:
+        columns.stability_h[row], columns.difficulty[row] = state.rules.step(
+            columns.stability_h[row], columns.difficulty[row], event.signal, fraction, elapsed_h
+        )
+    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+    if not event.implicit:
+        if event.signal > 0.5:
+            columns.positives[row] += 1
+        elif event.signal < 0.5:
+            columns.negatives[row] += 1
+    if evidence:
+        columns.self_a[row] += event.alpha_fx
+        columns.self_b[row] += event.beta_fx
+        state.firsthand.add(
+            row, context, event.alpha_fx, event.beta_fx, stability_h, event.version, columns.t_last_h[row]
+        )
+
+
+def _check_evidence(state: OwnState, row: int, event: Outcome) -> int:
+    """The context's index, when the evidence can enter a register; raises FoldError before anything moved."""
+    firsthand = state.firsthand
+    if not firsthand.incarnation:
+        raise FoldError("an outcome came before the home's first incarnation")
+    if event.version <= firsthand.version:
+        raise FoldError(f"evidence counter {event.version} does not follow {firsthand.version}")
+    context = state.contexts.find(event.context) if event.context else 0
+    if not firsthand.has_room(row, context):
+        raise FoldError(f"the block in row {row} has evidence in too many contexts for {event.context!r}")
+    if context is not None:
+        held = firsthand.mass_fx(row, context)
+        if held + event.alpha_fx + event.beta_fx > MAX_FX:
+            raise FoldError(
+                f"the block in row {row} has more evidence in {event.context!r} than a register holds"
+            )
+        return context
+    if not state.contexts.room_for((event.context,)):
+        raise FoldError(f"this home knows too many contexts for another one, {event.context!r}")
+    return state.contexts.ensure(event.context)
+
+
+def _check_episode(state: OwnState, event: Outcome) -> Episode | None:
+    """The episode that takes this outcome; None for one that is gone (evicted, or its blocks forgotten)."""
+    episode = state.episodes.get(event.episode)
+    if episode is not None and episode.outcome not in (
+        None,
+        Taken(event.signal, event.weight_fx, event.context),
+    ):
+        raise FoldError(f"episode {event.episode.hex()} already took another outcome")
+    return episode
+
+
+def _recall_hit(state: OwnState, row: int, event: RecallHit) -> None:
+    episode = state.episodes.get(event.episode)
+    if episode is None:
+        if len(state.episodes) >= MAX_EPISODES:
+            del state.episodes[next(iter(state.episodes))]
+        state.episodes[event.episode] = Episode(event.context, [row], [event.retrieval_fx])
+        return
+    if episode.outcome is not None or row in episode.rows or len(episode.rows) >= MAX_EPISODE_BLOCKS:
+        raise FoldError(f"episode {event.episode.hex()} cannot have handed out row {row}")
+    episode.rows.append(row)
+    episode.retrieval_fx.append(event.retrieval_fx)
+
+
+def _start(columns: OwnColumns, row: int, hour: float) -> None:
+    """Give a row that no own event has touched its first S and t_last; D and importance are the defaults."""
+    if columns.stability_h[row] == 0.0:
+        columns.stability_h[row] = columns.published_stability_h[row] = START_STABILITY_H
+        columns.t_last_h[row] = hour
+
+
+def _learn(state: OwnState, row: int, event: Learn) -> None:
+    columns = state.columns
+    columns.ensure(row + 1)
+    _add_tags(state, row, event.tags)
+    if columns.held[row]:
+        return
+    _start(columns, row, event.hour)
+    columns.held[row] = 1
+    columns.status[row] = Status.ACTIVE if columns.rated[row] else Status.PENDING
+    columns.prior_a[row] += event.prior_fx
+    columns.prior_b[row] += event.prior_fx
+    # Outcomes may have come before, when only peers knew the block: what they taught is not lowered.
+    columns.stability_h[row] = max(columns.stability_h[row], START_STABILITY_H)
+    columns.published_stability_h[row] = max(columns.published_stability_h[row], START_STABILITY_H)
+    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+
+
+def _share(state: OwnState, row: int, event: Share) -> None:
+    _add_tags(state, row, event.tags)
+    if event.spaces:
+        state.shared.setdefault(row, set()).update(event.spaces)
+
+
+def _add_tags(state: OwnState, row: int, tags: tuple[str, ...]) -> None:
+    if tags:
+        state.tags[row] = tuple(dict.fromkeys((*state.tags.get(row, ()), *tags)))
+
+
+def _rate(state: OwnState, row: int, event: Consolidate | Rescore) -> None:
+    columns = state.columns
+    columns.ensure(row + 1)
+    _start(columns, row, event.hour)
+    columns.rated[row] = 1
+    if columns.held[row]:
+        columns.status[row] = Status.ACTIVE
+    columns.importance[row] = event.rating
+    columns.rated_a[row] += event.alpha_fx
+    columns.rated_b[row] += event.beta_fx
+    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+
+
+def _connect(state: OwnState, row: int, event: Connect) -> None:
+    if event.other == row or not 0 <= event.other < MAX_ROWS:
+        raise FoldError(f"the block in row {row} cannot be linked to row {event.other}")
+    if event.weight_fx:
+        state.links.setdefault(row, {})[event.other] = event.weight_fx
+        state.links.setdefault(event.other, {})[row] = event.weight_fx
+    else:
+        _unlink(state, row, event.other)
+        _unlink(state, event.other, row)
+
+
+def _unlink(state: OwnState, row: int, other: int) -> None:
+    links = state.links.get(row, {})
+    links.pop(other, None)
+    if not links:
+        state.links.pop(row, None)

@@ -1,0 +1,58 @@
+"""FSRS-5 as published, in days: the forgetting curve, stability after success and failure, difficulty.
+
+Weights and formulas: py-fsrs 5.1.3 / FSRS-5 (19 weights). Of its rules this uses the review formulas at
+Good and at Again; the initial values and the same-day rule have no place here (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+Weights = tuple[float, ...]
+
+FSRS5: Final[Weights] = (
+    0.40255, 1.18385, 3.173, 15.69105, 7.1949, 0.5345, 1.4604, 0.0046, 1.54575, 0.1192,
+    1.01925, 1.9395, 0.11, 0.29605, 2.2698, 0.2315, 2.9898, 0.51655, 0.6621,
+)  # fmt: skip
+
+FACTOR: Final = 19.0 / 81.0
+"""Makes R(S) = 0.9 at a decay of -0.5: stability is the time until recall falls to 0.9."""
+DECAY: Final = -0.5
+MIN_STABILITY_DAYS: Final = 0.1
+"""The package's own floor (5.1.3); it keeps S^-w9 and t/S finite."""
+MAX_STABILITY_DAYS: Final = 36_500.0
+"""A hundred years, the scheduler's own maximal interval: products of S stay finite whatever is folded."""
+MIN_DIFFICULTY: Final = 1.0
+MAX_DIFFICULTY: Final = 10.0
+
+
+def retrievability(elapsed: float, stability: float) -> float:
+    """R(t) = (1 + F·t/S)^C in [0, 1]. `elapsed` ≥ 0 and `stability` > 0 in one unit of time.
+
+    >>> round(retrievability(24.0, 24.0), 12)
+    0.9
+    """
+    return 1.0 / math.sqrt(1.0 + FACTOR * elapsed / stability)
+
+
+def after_success(w: Weights, stability_days: float, difficulty: float, recall: float) -> float:
+    """Stability in days after a success at *good*, recalled with probability `recall`."""
+    damped = (11.0 - difficulty) * math.pow(stability_days, -w[9])
+    return stability_days * (1.0 + math.exp(w[8]) * damped * math.expm1(w[10] * (1.0 - recall)))
+
+
+def after_failure(w: Weights, stability_days: float, difficulty: float, recall: float) -> float:
+    """Stability in days after a lapse, never above the formula's own cap S/e^(w17·w18)."""
+    grown = math.pow(stability_days + 1.0, w[13]) - 1.0
+    lapsed = w[11] * math.pow(difficulty, -w[12]) * grown * math.exp(w[14] * (1.0 - recall))
+    return min(lapsed, stability_days / math.exp(w[17] * w[18]))
+
+
+def difficulty_after(w: Weights, difficulty: float, signal: float, fraction: float) -> float:
+    """Difficulty after an outcome of `signal` in [0, 1], moved by `fraction` in [0, 1] of the full step.
+
+    ΔD = -w6·(s-0.5)·2, damped by (10-D)/9, clamped to [1, 10]; no mean reversion (DESIGN §3).
+    """
+    step = -w[6] * (signal - 0.5) * 2.0 * (MAX_DIFFICULTY - difficulty) / 9.0
+    return min(max(difficulty + fraction * step, MIN_DIFFICULTY), MAX_DIFFICULTY)
