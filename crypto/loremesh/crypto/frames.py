@@ -26,11 +26,11 @@ from loremesh.crypto.derivation import KEY_BYTES, derive, require_key
 from loremesh.crypto.errors import MalformedFrame, SealBroken, UnknownEpoch
 from loremesh.crypto.identity import SIGNATURE_BYTES
 from loremesh.crypto.seal import NONCE_BYTES, TAG_BYTES
+from loremesh.crypto.spacekeys import EPOCH_MAX
 
 SPACE_BYTES = 32
 HEADER_BYTES_MAX = 4096
 SEALED_BYTES_MAX = 256 * 1024
-EPOCH_MAX = 2**32 - 1
 
 _MAGIC = b"LMF"
 _VERSION = 1

@@ -155,7 +155,7 @@ def _root_of(home: Path, source: KeySource | None, environ: Mapping[str, str]) -
     chosen = source if source is not None else _named_by(vault, path, environ)
     if isinstance(chosen, Passphrase) != (vault.source == "passphrase"):
         raise KeyUnavailable(
-            f"{path} is sealed with a {_KIND_NAMES[vault.source]}, not with the {_name(chosen)}: give that"
+            f"{path} is sealed with a {_KIND_NAMES[vault.source]}, not with the {_name(chosen)}"
         )
     master = _master(chosen, vault.argon2id or DEFAULT_COST, vault.salt, environ)
     return unwrap_root(vault, master, str(path), _wrong_key(chosen, path))
@@ -180,8 +180,8 @@ def _wrapped_for(source: KeySource, root: bytes, cost: Argon2Cost, environ: Mapp
     salt = os.urandom(SALT_BYTES)
     match source:
         case KeyFile(path):
-            _make_key_file(path)
             vault = VaultFile(FORMAT, "key-file", _recordable(path), None, None, salt)
+            _make_key_file(path)
         case Passphrase():
             vault = VaultFile(FORMAT, "passphrase", None, None, cost, salt)
         case EnvironmentKey(var):
@@ -197,7 +197,7 @@ def _master(source: KeySource, cost: Argon2Cost, salt: bytes, environ: Mapping[s
         case KeyFile(path):
             return _key_of_text(_read_key_file(path), f"the key file {path}")
         case Passphrase(text):
-            passphrase = unicodedata.normalize("NFC", text.reveal()).encode("utf-8", "surrogateescape")
+            passphrase = unicodedata.normalize("NFC", text.reveal()).encode("utf-8", "surrogatepass")
             if not passphrase:
                 raise KeyUnavailable("the passphrase is empty: give one")
             return stretch(passphrase, cost, salt)
@@ -239,7 +239,7 @@ def _read_key_file(path: Path) -> bytes:
         ) from None
     except OSError as error:
         raise _cannot("read the key file", path, error) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise KeyUnavailable(
@@ -250,7 +250,9 @@ def _read_key_file(path: Path) -> bytes:
                 f"the key file {path} has mode {stat.S_IMODE(mode):04o}, open to others than its owner: "
                 f"run `chmod 600 {path}`, and take a new key if others may have read it"
             )
-        return file.read(_KEY_FILE_BYTES_MAX)
+        return os.read(descriptor, _KEY_FILE_BYTES_MAX)
+    finally:
+        os.close(descriptor)
 
 
 def _read_vault(path: Path) -> VaultFile:

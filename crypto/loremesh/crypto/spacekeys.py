@@ -7,7 +7,7 @@ import msgspec
 
 from loremesh.crypto.derivation import KEY_BYTES, require_key
 
-_EPOCH_MAX = 2**32 - 1
+EPOCH_MAX = 2**32 - 1
 
 
 class EpochKey(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class EpochKey(msgspec.Struct, frozen=True):
     """32 bytes, secret to the space's members."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.epoch <= _EPOCH_MAX:
+        if not 0 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"an epoch is within 0 … 2³²−1, not {self.epoch}")
         require_key(self.key, "an epoch key")
 
