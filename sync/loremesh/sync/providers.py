@@ -21,9 +21,7 @@ class Providers:
     """(row, source) → the active hour at which that source first gave the row's content."""
 
     def __init__(self) -> None:
-        self._slots = RowSlots()
-        self._known: set[int] = set()  # row << 32 | source
-        self._source: Smalls = np.zeros(FIRST_CAPACITY, np.int32)
+        self._slots = RowSlots()  # tag: source
         self._hour: Floats = np.zeros(FIRST_CAPACITY, np.float64)
 
     def __len__(self) -> int:
@@ -34,14 +32,12 @@ class Providers:
 
         Content that comes again keeps its first hour: repeating oneself refreshes nothing.
         """
-        keys = (rows << 32 | source).tolist()
-        fresh = np.array([key not in self._known for key in keys], np.bool_)
-        if not fresh.any():
-            return 0
-        self._insert(
-            rows[fresh], np.full(int(fresh.sum()), source, np.int32), np.full(int(fresh.sum()), hour)
-        )
-        return int(fresh.sum())
+        sources = np.full(len(rows), source, np.int64)
+        fresh = self._slots.find(rows, sources) < 0
+        count = int(np.count_nonzero(fresh))
+        if count:
+            self._insert(rows[fresh], sources[fresh], np.full(count, hour))
+        return count
 
     def of(self, row: int) -> dict[int, float]:
         """Source number → hour, for one row."""
@@ -53,12 +49,12 @@ class Providers:
         return self._slots.select(rows)
 
     def held(self, slots: Ints) -> Provided:
-        return Provided(source=self._source[slots], row=self._slots.row[slots], hour=self._hour[slots])
+        source = self._slots.tag[slots].astype(np.int32)
+        return Provided(source=source, row=self._slots.row[slots], hour=self._hour[slots])
 
     def drop(self, row: int) -> None:
         """Forget who gave a row."""
-        slots = self._slots.drop(row)
-        self._known.difference_update(row << 32 | source for source in self._source[slots].tolist())
+        self._slots.drop(row)
 
     def export(self) -> dict[str, NDArray[np.generic]]:
         """Everything, for the checkpoint, sorted by (row, source)."""
@@ -70,19 +66,19 @@ class Providers:
     def load(cls, exported: Mapping[str, NDArray[np.generic]]) -> "Providers":
         """What `export` gave, again. Raises KeyError or ValueError when it does not hang together."""
         rows = np.asarray(exported["row"], np.int64)
-        sources, hours = np.asarray(exported["source"], np.int32), np.asarray(exported["hour"], np.float64)
+        sources, hours = np.asarray(exported["source"], np.int64), np.asarray(exported["hour"], np.float64)
         if not len(rows) == len(sources) == len(hours):
             raise ValueError("exported provider columns differ in length")
+        if len(rows) and min(rows.min(), sources.min()) < 0:
+            raise ValueError("an exported provider names a row or a source that cannot be")
+        if not ((rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (sources[1:] > sources[:-1]))).all():
+            raise ValueError("exported providers are not in order, or one is there twice")
         providers = cls()
         providers._insert(rows, sources, hours)
-        if len(providers._known) != len(rows) or (len(rows) and min(rows.min(), sources.min()) < 0):
-            raise ValueError("an exported provider is there twice, or names a row or source that cannot be")
         return providers
 
-    def _insert(self, rows: Ints, sources: Smalls, hours: Floats) -> None:
+    def _insert(self, rows: Ints, sources: Ints, hours: Floats) -> None:
         used = self._slots.used
-        slots = self._slots.allocate(rows)
-        self._source = grown(self._source, used, self._slots.used)
+        slots = self._slots.allocate(rows, sources)
         self._hour = grown(self._hour, used, self._slots.used)
-        self._source[slots], self._hour[slots] = sources, hours
-        self._known.update((rows << 32 | sources).tolist())
+        self._hour[slots] = hours

@@ -111,11 +111,9 @@ class Registers:
         self._siblings: dict[
             tuple[bytes, bytes], list[int]
         ] = {}  # the sources of an incarnation, one a space
-        self._slot_of: list[dict[int, int]] = []  # per source: row << CONTEXT_BITS | context → slot
         self._live_rows: dict[int, int] = {}  # frame → its live rows
-        self._slots = RowSlots()
-        self._source: Smalls = np.zeros(FIRST_CAPACITY, np.int32)
-        self._context: Smalls = np.zeros(FIRST_CAPACITY, np.int32)
+        self._slots = RowSlots()  # tag: source << CONTEXT_BITS | context
+        self._counts: list[int] = []  # registers by source
         self._alpha: Ints = np.zeros(FIRST_CAPACITY, np.int64)
         self._beta: Ints = np.zeros(FIRST_CAPACITY, np.int64)
         self._stability: Floats = np.zeros(FIRST_CAPACITY, np.float64)
@@ -133,7 +131,7 @@ class Registers:
         if found is None:
             found = self._source_of[source] = len(self.sources)
             self.sources.append(source)
-            self._slot_of.append({})
+            self._counts.append(0)
             self._siblings.setdefault((source.origin, source.incarnation), []).append(found)
         return found
 
@@ -143,16 +141,15 @@ class Registers:
     def count(self, source: Source) -> int:
         """Registers held of one source."""
         found = self._source_of.get(source)
-        return 0 if found is None else len(self._slot_of[found])
+        return 0 if found is None else self._counts[found]
 
     def preview(self, source: Source, batch: Batch) -> Preview:
         """What `apply` would do with this batch; changes nothing. Unknown rows or contexts are -1."""
-        keys = _keys(batch.rows, batch.contexts)
         known = self._source_of.get(source)
-        conflicts = np.zeros(len(keys), np.bool_)
-        slots = np.full(len(keys), -1, np.int64)
+        conflicts = np.zeros(len(batch.rows), np.bool_)
+        slots = np.full(len(batch.rows), -1, np.int64)
         for sibling in self._siblings.get((source.origin, source.incarnation), ()):
-            theirs = self._lookup(sibling, keys)
+            theirs = self._slots.find(batch.rows, _tags(sibling, batch.contexts))
             if sibling == known:
                 slots = theirs
             conflicts |= (
@@ -179,9 +176,8 @@ class Registers:
 
         Raises InvalidInput or ValueError for a batch the wire should have refused; nothing changed then.
         """
-        keys = _check(batch)
-        number = self.source(source)
-        slots = self._ensure(number, batch, keys)
+        _check(batch)
+        slots = self._ensure(self.source(source), batch)
         alpha, beta, version = self._alpha[slots], self._beta[slots], self._version[slots]
         stability, before = self._stability[slots], alpha + beta
         better = (batch.version > version) | (
@@ -221,8 +217,9 @@ class Registers:
         found = self._source_of.get(source)
         if found is None:
             return np.zeros(FIRST_CAPACITY, np.int64)
-        slot_of = self._slot_of[found]
-        return np.sort(np.fromiter(slot_of.values(), np.int64, len(slot_of)))
+        slots = self._slots.live()
+        theirs: Ints = slots[self.source_at(slots) == found]
+        return theirs
 
     def select(self, rows: Ints) -> Ints:
         """The slots of these distinct rows, of every source and context, in no particular order."""
@@ -231,9 +228,9 @@ class Registers:
     def held(self, slots: Ints) -> Held:
         """The registers at these slots."""
         return Held(
-            source=self._source[slots],
+            source=self.source_at(slots),
             row=self._slots.row[slots],
-            context=self._context[slots],
+            context=(self._slots.tag[slots] & (MAX_CONTEXTS - 1)).astype(np.int32),
             alpha=self._alpha[slots],
             beta=self._beta[slots],
             stability_h=self._stability[slots],
@@ -244,7 +241,7 @@ class Registers:
 
     def source_at(self, slots: Ints) -> Smalls:
         """Their source numbers."""
-        return self._source[slots]
+        return (self._slots.tag[slots] >> CONTEXT_BITS).astype(np.int32)
 
     def live_digest(self, slots: Ints, index: BlockIndex, contexts: Contexts) -> bytes:
         """The order-free digest (`digest.register_digest`) of the registers at these slots, 16 bytes."""
@@ -264,8 +261,8 @@ class Registers:
     def drop(self, row: int) -> list[int]:
         """Forget every register of a row; returns the frames that have no live row left."""
         slots = self._slots.drop(row)
-        for source, context in zip(self._source[slots].tolist(), self._context[slots].tolist(), strict=True):
-            del self._slot_of[source][row << CONTEXT_BITS | context]
+        for source in self.source_at(slots).tolist():
+            self._counts[source] -= 1
         dead = self._restate(slots, NO_FRAME)
         return dead
 
@@ -285,47 +282,36 @@ class Registers:
             registers.source(source)
         held = Held(**{name: np.asarray(exported[name], dtype) for name, dtype in _DTYPES.items()})
         rows, of = held.row.astype(np.int64), held.source.astype(np.int64)
-        keys = _keys(rows, held.context)
         if len({len(column) for column in msgspec.structs.astuple(held)}) > 1:
             raise ValueError("exported register columns differ in length")
-        if len(keys) and not (of[0] >= 0 and of[-1] < len(registers.sources) and rows.min() >= 0):
+        if len(of) and not (of[0] >= 0 and of[-1] < len(registers.sources) and rows.min() >= 0):
             raise ValueError("exported registers name a source or a row that cannot be")
+        keys = rows << CONTEXT_BITS | held.context
         if not ((of[1:] > of[:-1]) | ((of[1:] == of[:-1]) & (keys[1:] > keys[:-1]))).all():
             raise ValueError("exported registers are not in order, or one is there twice")
-        slots = registers._allocate(rows)
-        registers._source[slots], registers._context[slots] = held.source, held.context
+        slots = registers._allocate(rows, of << CONTEXT_BITS | held.context)
         registers._alpha[slots], registers._beta[slots] = held.alpha, held.beta
         registers._stability[slots], registers._version[slots] = held.stability_h, held.version
         registers._stamp[slots], registers._frame[slots] = held.stamp_h, held.frame
-        edges = np.searchsorted(of, np.arange(len(registers.sources) + 1)).tolist()
-        for number, slot_of in enumerate(registers._slot_of):
-            part = slice(edges[number], edges[number + 1])
-            slot_of.update(zip(keys[part].tolist(), slots[part].tolist(), strict=True))
+        registers._counts = np.bincount(of, minlength=len(registers.sources)).tolist()
         frames, counts = np.unique(held.frame, return_counts=True)
         registers._live_rows = dict(zip(frames.tolist(), counts.tolist(), strict=True))
         registers._live_rows.pop(NO_FRAME, None)
         return registers
 
-    def _lookup(self, number: int, keys: Ints) -> Ints:
-        get = self._slot_of[number].get
-        return np.fromiter((get(key, -1) for key in keys.tolist()), np.int64, len(keys))
-
-    def _ensure(self, number: int, batch: Batch, keys: Ints) -> Ints:
-        slots = self._lookup(number, keys)
+    def _ensure(self, number: int, batch: Batch) -> Ints:
+        tags = _tags(number, batch.contexts)
+        slots = self._slots.find(batch.rows, tags)
         new = slots < 0
         if new.any():
-            slots[new] = made = self._allocate(batch.rows[new])
-            self._source[made] = number
-            self._context[made] = batch.contexts[new]
-            self._slot_of[number].update(zip(keys[new].tolist(), made.tolist(), strict=True))
+            slots[new] = made = self._allocate(batch.rows[new], tags[new])
+            self._counts[number] += len(made)
         return slots
 
-    def _allocate(self, rows: Ints) -> Ints:
+    def _allocate(self, rows: Ints, tags: Ints) -> Ints:
         used = self._slots.used
-        slots = self._slots.allocate(rows)
+        slots = self._slots.allocate(rows, tags)
         need = self._slots.used
-        self._source = grown(self._source, used, need)
-        self._context = grown(self._context, used, need)
         self._alpha = grown(self._alpha, used, need)
         self._beta = grown(self._beta, used, need)
         self._stability = grown(self._stability, used, need)
@@ -380,12 +366,12 @@ def half_units(mass_fx: Ints) -> Ints:
     return np.minimum(mass_fx, FRESH_MASS_FX) // HALF_UNIT_FX
 
 
-def _keys(rows: Ints, contexts: Smalls) -> Ints:
-    return rows << CONTEXT_BITS | contexts
+def _tags(source: int, contexts: Smalls) -> Ints:
+    return source << CONTEXT_BITS | contexts.astype(np.int64)
 
 
-def _check(batch: Batch) -> Ints:
-    """The batch's keys. Raises InvalidInput or ValueError where a later sum could overflow or be poisoned."""
+def _check(batch: Batch) -> None:
+    """Raises InvalidInput or ValueError where a later sum could overflow or be poisoned."""
     lengths = {len(column) for column in msgspec.structs.astuple(batch)}
     if len(lengths) != 1:
         raise ValueError(f"the columns of a batch differ in length: {sorted(lengths)}")
@@ -403,7 +389,6 @@ def _check(batch: Batch) -> Ints:
     odd = batch.stability_h[~(np.isfinite(batch.stability_h) & (batch.stability_h >= 0))]
     if len(odd):
         raise InvalidInput("stability_h", f"is {odd[0]}; it must be finite and not negative")
-    keys = _keys(batch.rows, batch.contexts)
-    if len(set(keys.tolist())) != len(keys):
+    keys = np.sort(batch.rows << CONTEXT_BITS | batch.contexts)
+    if (keys[1:] == keys[:-1]).any():
         raise ValueError("a batch names one (row, context) twice")
-    return keys
