@@ -160,7 +160,7 @@ async def test_a_connected_bus_says_so_and_a_closed_one_too(broker: Broker) -> N
 
 
 async def test_a_frame_is_taken_only_after_the_expected_one(bus: Bus) -> None:
-    """The expected last number admits one writer's next frame, once; a refusal shows what the subject ends with."""
+    """The expected last number admits the next frame, once; a refusal shows what the subject ends with."""
     first = await bus.publish(ALICE, b"one", 0)
     assert first == Published(1)
     assert await bus.publish(ALICE, b"one", 0) == Refused(Stored(1, b"one"))

@@ -59,7 +59,6 @@ class NatsServer:
     def kill(self) -> None:
         """End it without warning."""
         if self.process is not None:
-            self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait(10)
             self.process = None

@@ -63,8 +63,8 @@ class Link:
     def __init__(
         self, url: str, credential: str, name: str, options: NatsOptions, notice: Callable[[Notice], None]
     ) -> None:
-        self.state = BusState.CLOSED
         self.last_error = ""
+        self._state = BusState.CLOSED
         self._url = url
         self._credential = credential
         self._name = name
@@ -76,21 +76,28 @@ class Link:
         self._keeper: asyncio.Task[None] | None = None
         self._inbox = ""
 
+    @property
+    def state(self) -> BusState:
+        """Where it stands; a connection known to be lost is none, also before its successor is tried."""
+        if self._state is BusState.CONNECTED and (self._connection is None or self._connection.lost.is_set()):
+            return BusState.WAITING
+        return self._state
+
     async def start(self) -> None:
         """Begin, and wait for the first attempt to end. Raises BusUnconfigured."""
         if self._keeper is not None:
             return
         check_url(self._url)
         self._inbox = inbox_prefix(user_public(self._credential)) if self._credential else "_INBOX"
-        self.state = BusState.CONNECTING
+        self._state = BusState.CONNECTING
         self._keeper = asyncio.create_task(self._keep(), name=f"bus {self._name}")
-        while self.state is BusState.CONNECTING:
+        while self._state is BusState.CONNECTING:
             await self._change()
 
     async def stop(self) -> None:
         """End the connection and whoever waits for one."""
         keeper, self._keeper = self._keeper, None
-        self.state = BusState.CLOSED
+        self._state = BusState.CLOSED
         if keeper is not None:
             await end_tasks([keeper])
         self._announce(BusState.CLOSED)
@@ -100,7 +107,7 @@ class Link:
         while True:
             if self._connection is not None and not self._connection.lost.is_set():
                 return self._connection
-            if self.state is BusState.CLOSED:
+            if self._state is BusState.CLOSED:
                 raise BusOffline("the bus is closed")
             await self._change()
 
@@ -114,7 +121,7 @@ class Link:
         await self._changed.wait()
 
     def _announce(self, state: BusState) -> None:
-        self.state = state
+        self._state = state
         self._changed.set()
         self._changed = asyncio.Event()
 
