@@ -32,7 +32,7 @@ from loremesh.node.events import (
 )
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
 from loremesh.node.fold import MAX_EPISODE_BLOCKS, OwnState, Taken
-from loremesh.sync.content import context_label
+from loremesh.sync.content import context_label, normalise
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_FX, MAX_MASS, ONE, from_fx, to_fx, unit_to_fx
 
@@ -43,6 +43,8 @@ MAX_TAGS: Final = 32
 MAX_TAG_CHARACTERS: Final = 64
 MAX_WHY_CHARACTERS: Final = 1_000
 """A reason is a sentence or two; it is shown on one line of the trust log."""
+MAX_NAME_CHARACTERS: Final = 200
+"""Who set a trust, which rater rated: a name or an address."""
 
 
 def learn(clock: ActiveClock, w_init: float, tags: Sequence[str] = ()) -> Learn:
@@ -75,6 +77,7 @@ def rating(
 ) -> Consolidate | Rescore:
     """A rating r in [0, 1] of weight w: importance r, evidence r·w and (1-r)·w. The first consolidates."""
     unit_to_fx(rating, "rating")
+    _check_line(rater, MAX_NAME_CHARACTERS, "rater")
     weight_fx = to_fx(weight, "weight")
     kind = Rescore if row < state.columns.length and state.columns.rated[row] else Consolidate
     alpha_fx, beta_fx = to_fx(rating * weight, "rating"), to_fx((1.0 - rating) * weight, "rating")
@@ -241,15 +244,15 @@ def connect(clock: ActiveClock, row: int, other: int, weight: float) -> Connect:
 def incarnation(clock: ActiveClock, fresh: bytes, why: str) -> Incarnation:
     """From here on evidence counts under the id `fresh`, 16 random bytes."""
     _check_id(fresh, INCARNATION_BYTES, "incarnation")
+    _check_line(why, MAX_WHY_CHARACTERS, "why")
     return Incarnation(clock.hour, clock.wall_ms, fresh, why)
 
 
 def trust(clock: ActiveClock, peer: bytes, value: float, why: str, who: str, revoked: bool = False) -> Trust:
     """Trust in [0, 1] in a peer (public key), as set by `who`; a revoked one counts for nothing."""
     _check_id(peer, PEER_BYTES, "peer")
-    for field, text in (("why", why), ("who", who)):
-        if len(text) > MAX_WHY_CHARACTERS:
-            raise InvalidInput(field, f"has {len(text)} characters; it takes at most {MAX_WHY_CHARACTERS}")
+    _check_line(why, MAX_WHY_CHARACTERS, "why")
+    _check_line(who, MAX_NAME_CHARACTERS, "who")
     return Trust(clock.hour, clock.wall_ms, peer, unit_to_fx(value, "trust"), revoked, why, who)
 
 
@@ -259,16 +262,23 @@ def forgot(state: OwnState, clock: ActiveClock, row: int) -> Forgot:
 
 
 def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags without repetition, in the order given, white space at their ends stripped."""
-    cleaned = tuple(dict.fromkeys(tag.strip() for tag in tags))
+    """The tags in normal form, without repetition, in the order given."""
+    cleaned = tuple(dict.fromkeys(normalise(tag) for tag in tags))
     if len(cleaned) > MAX_TAGS:
         raise InvalidInput("tags", f"are {len(cleaned)}; a block has at most {MAX_TAGS}")
     for tag in cleaned:
-        if not tag or len(tag) > MAX_TAG_CHARACTERS or not tag.isprintable():
-            raise InvalidInput(
-                "tag", f"is {tag!r}; it must be 1 to {MAX_TAG_CHARACTERS} printable characters"
-            )
+        if not tag:
+            raise InvalidInput("tag", "is empty: leave it out")
+        _check_line(tag, MAX_TAG_CHARACTERS, "tag")
     return cleaned
+
+
+def _check_line(text: str, most: int, field: str) -> None:
+    """One line that can be stored and shown: no control characters, no lone surrogates."""
+    if len(text) > most or not text.isprintable():
+        raise InvalidInput(
+            field, f"is {text[:80]!a}; it must be at most {most} printable characters on one line"
+        )
 
 
 def _check_id(value: bytes, length: int, field: str) -> None:

@@ -1,0 +1,166 @@
+"""Own state laid down and taken up again, and compared: for the checkpoint and for `replay --check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loremesh.node.columns import Exported, OwnColumns, OwnViews
+from loremesh.node.firsthand import FirstHand
+from loremesh.node.fold import Episode, OwnState
+from loremesh.node.rules import RuleSet
+from loremesh.sync.registers import Registers
+from loremesh.sync.rows import Contexts
+from loremesh.sync.trust import PeerTrust
+
+COLUMNS: Final = "columns."
+REGISTERS: Final = "registers."
+REST: Final = "rest"
+
+
+class _Rest(msgspec.Struct, frozen=True):
+    """What of the state is not a column. `labels` are those of the contexts that own registers have."""
+
+    rules: str
+    origin: bytes
+    incarnation: bytes
+    version: int
+    hour: float
+    wall_ms: int
+    labels: dict[int, str]
+    tags: dict[int, tuple[str, ...]]
+    shared: dict[int, list[bytes]]
+    links: dict[int, dict[int, int]]
+    peers: dict[bytes, PeerTrust]
+    episodes: list[tuple[bytes, Episode]]
+
+
+def export_state(state: OwnState) -> Exported:
+    """Everything the state holds, copied: numpy columns and one piece of MessagePack, by name."""
+    registers = state.registers.export()
+    used = np.unique(np.asarray(registers["context"]))
+    rest = _Rest(
+        rules=state.rules.name,
+        origin=state.firsthand.origin,
+        incarnation=state.firsthand.incarnation,
+        version=state.firsthand.version,
+        hour=state.hour,
+        wall_ms=state.wall_ms,
+        labels={index: state.contexts.label(index) for index in used.tolist()},
+        tags=state.tags,
+        shared={row: sorted(spaces) for row, spaces in state.shared.items()},
+        links=state.links,
+        peers=state.peers,
+        episodes=list(state.episodes.items()),
+    )
+    return {
+        **{COLUMNS + name: column for name, column in state.columns.export().items()},
+        **{REGISTERS + name: column for name, column in registers.items()},
+        REST: msgspec.msgpack.encode(rest),
+    }
+
+
+def load_state(
+    exported: Mapping[str, NDArray[np.generic] | bytes], contexts: Contexts, rules: RuleSet
+) -> OwnState:
+    """What `export_state` gave, again; labels it uses are entered into `contexts`.
+
+    Raises ValueError for an export that does not hang together or was folded under other rules.
+    """
+    try:
+        rest = msgspec.msgpack.decode(bytes(exported[REST]), type=_Rest)
+    except (KeyError, msgspec.DecodeError) as error:
+        raise ValueError(f"own state cannot be taken up: {error!r}") from error
+    if rest.rules != rules.name:
+        raise ValueError(f"own state was folded under the rules {rest.rules}, not {rules.name}")
+    state = OwnState(rest.origin, contexts, rules)
+    state.columns = OwnColumns.load(_part(exported, COLUMNS))
+    state.firsthand = FirstHand.load(
+        rest.origin,
+        _registers(_part(exported, REGISTERS), rest.labels, contexts),
+        rest.incarnation,
+        rest.version,
+    )
+    state.hour, state.wall_ms = rest.hour, rest.wall_ms
+    state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
+    state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
+    state.episodes = dict(rest.episodes)
+    return state
+
+
+def differences(left: OwnState, right: OwnState) -> list[str]:
+    """What is not the same in two folds, in words; empty when they are equal bit for bit.
+
+    Contexts are compared by label. Of the episodes only those that both still hold are compared: which old
+    ones went first depends on episodes that have been forgotten since.
+    """
+    found = _column_differences(left, right)
+    if _comparable(left, right) != _comparable(right, left):
+        found.append("own registers differ")
+    mine, theirs = left.firsthand, right.firsthand
+    for name, here, there in (
+        ("incarnation", mine.incarnation.hex(), theirs.incarnation.hex()),
+        ("evidence counter", mine.version, theirs.version),
+        ("hour", left.hour, right.hour),
+        ("wall_ms", left.wall_ms, right.wall_ms),
+    ):
+        if here != there:
+            found.append(f"{name} is {here} and {there}")
+    for name in ("tags", "shared", "links", "peers"):
+        if getattr(left, name) != getattr(right, name):
+            found.append(f"{name} differ")
+    both = left.episodes.keys() & right.episodes.keys()
+    apart = sorted(key.hex() for key in both if left.episodes[key] != right.episodes[key])
+    if apart:
+        found.append(f"{len(apart)} episodes differ, the first is {apart[0]}")
+    return found
+
+
+def _column_differences(left: OwnState, right: OwnState) -> list[str]:
+    length = max(left.columns.length, right.columns.length)
+    here, there = left.columns.views(length), right.columns.views(length)
+    found = []
+    for name in OwnViews.__struct_fields__:
+        mine, theirs = getattr(here, name), getattr(there, name)
+        word = np.dtype(f"u{mine.dtype.itemsize}")  # the bits, so that NaN equals itself
+        rows = np.flatnonzero(mine.view(word) != theirs.view(word))
+        if len(rows):
+            row = int(rows[0])
+            found.append(
+                f"column {name} differs in {len(rows)} rows, first {row}: {mine[row]} and {theirs[row]}"
+            )
+    return found
+
+
+def _comparable(state: OwnState, other: OwnState) -> list[bytes]:
+    """Own registers in an order, and with contexts numbered, as both states agree on."""
+    registers = state.registers
+    held = registers.held(registers.live())
+    labels = sorted({*state.contexts.labels(), *other.contexts.labels()})
+    number = {label: i for i, label in enumerate(labels)}
+    context = np.array([number[label] for label in state.contexts.labels()])[held.context]
+    names = sorted(registers.sources)
+    source = np.array([names.index(source) for source in registers.sources], np.int64)[held.source]
+    order = np.lexsort((context, held.row, source))
+    columns = (source, held.row, context, held.alpha, held.beta, held.stability_h, held.version, held.stamp_h)
+    return [msgspec.msgpack.encode(names), *(column[order].tobytes() for column in columns)]
+
+
+def _registers(part: Exported, labels: dict[int, str], contexts: Contexts) -> Registers:
+    """The table with its contexts renumbered to those of this home, in the order the table asks for."""
+    try:
+        source, row, context = (np.asarray(part[name]) for name in ("source", "row", "context"))
+        renumbered = np.array([contexts.ensure(labels[index]) for index in context.tolist()], context.dtype)
+    except KeyError as error:
+        raise ValueError(f"own registers cannot be taken up: {error} is missing") from error
+    order = np.lexsort((renumbered, row, source))
+    columns = {name: column[order] for name, column in part.items() if isinstance(column, np.ndarray)}
+    return Registers.load({**part, **columns, "context": renumbered[order]})
+
+
+def _part(exported: Mapping[str, NDArray[np.generic] | bytes], prefix: str) -> Exported:
+    return {name[len(prefix) :]: value for name, value in exported.items() if name.startswith(prefix)}
