@@ -1,7 +1,7 @@
 """A second implementation of the formats in crypto/README.md, slow and obvious.
 
-It is written from the page and the RFCs with the standard library; only AES-GCM is borrowed. It shares no code
-with `loremesh.crypto`, so that both must agree with the page.
+It is written from the page and the RFCs with the standard library; only AES-GCM is borrowed. It shares no
+code with `loremesh.crypto`, so that both must agree with the page.
 """
 
 import hashlib

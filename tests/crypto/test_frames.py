@@ -189,3 +189,10 @@ def test_a_header_longer_than_its_bound_is_refused(length: int) -> None:
     sealed = oracle.seal_frame(KEY, SPACE, 7, bytes(length), SIGNATURE, BODY)
     with pytest.raises(MalformedFrame, match="header length"):
         open_frame(sealed, key_of)
+
+
+def test_a_header_longer_than_the_frame_is_refused() -> None:
+    """The signature must still fit behind it."""
+    plaintext = (len(HEADER) + len(BODY) + 1).to_bytes(2, "big") + HEADER + SIGNATURE + BODY
+    with pytest.raises(MalformedFrame, match="header length"):
+        open_frame(oracle.seal_frame_as(KEY, SPACE, 7, bytes(32), plaintext), key_of)

@@ -125,7 +125,7 @@ def test_what_has_the_wrong_length_is_a_bad_signature(public_bytes: int, signatu
 
 
 def test_a_key_under_which_anyone_can_sign_is_nobodys() -> None:
-    """Under the neutral point R = 1, S = 0 is a signature of everything; plain Ed25519 takes it, `verify` not."""
+    """Under the neutral point, R = 1 and S = 0 sign everything; plain Ed25519 takes it, `verify` does not."""
     neutral = bytes([1]) + bytes(31)
     Ed25519PublicKey.from_public_bytes(neutral).verify(neutral + bytes(32), b"loremesh/1/frame\0anything")
     with pytest.raises(BadSignature, match="public key"):

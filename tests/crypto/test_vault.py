@@ -300,8 +300,9 @@ def test_a_second_vault_is_refused(tmp_path: Path) -> None:
     make(tmp_path, EnvironmentKey())
     before = (tmp_path / "vault.json").read_bytes()
     with pytest.raises(VaultExists):
-        make(tmp_path, EnvironmentKey())
+        make(tmp_path, KeyFile(tmp_path / "key"))
     assert (tmp_path / "vault.json").read_bytes() == before
+    assert not (tmp_path / "key").exists()
 
 
 def test_a_vault_made_meanwhile_by_another_is_not_overwritten(
