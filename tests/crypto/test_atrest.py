@@ -4,7 +4,7 @@ import hashlib
 import hmac
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.crypto.atrest import KEYED_ID_BYTES, WRAPPED_KEY_BYTES, HomeKeys, open_block, seal_block
@@ -17,6 +17,7 @@ HOME, OTHER_HOME = HomeKeys(ROOT), HomeKeys(bytes(32))
 BLOCK_KEY = bytes(range(64, 96))
 
 
+@settings(deadline=None)
 @given(st.from_regex(r"[a-z0-9-]{1,32}", fullmatch=True), st.binary(max_size=200), st.binary(max_size=50))
 def test_what_a_home_sealed_it_opens(label: str, plaintext: bytes, aad: bytes) -> None:
     """For any label, text and associated data, small or large form."""

@@ -3,7 +3,7 @@
 from hashlib import sha256
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.crypto.errors import CryptoError, MalformedFrame, SealBroken, UnknownEpoch
@@ -46,6 +46,7 @@ def test_a_sealed_frame_is_what_it_always_was() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=2000), st.integers(0, 2**32 - 1))
 def test_frames_are_as_the_page_describes_them(start: bytes, body: bytes, epoch: int) -> None:
     """A second implementation seals the same bytes, and opening gives every part back."""
@@ -161,6 +162,7 @@ def test_other_formats_are_refused_by_name() -> None:
         peek_frame(b"XXX" + sealed[3:])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_arbitrary_bytes_are_refused(data: bytes) -> None:
     """Noise, with or without the right beginning, raises nothing but our own errors."""
@@ -169,6 +171,7 @@ def test_arbitrary_bytes_are_refused(data: bytes) -> None:
             open_frame(sealed, key_of)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_a_member_who_seals_nonsense_is_refused(plaintext: bytes) -> None:
     """Whoever holds the key can seal anything: what is not header, signature and body is malformed."""

@@ -3,7 +3,7 @@
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey as NaclKey
 
@@ -33,6 +33,7 @@ def test_a_signature_is_what_it_always_was() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=300))
 def test_identities_are_as_the_page_describes_them(seed: bytes, message: bytes) -> None:
     """Another library, fed by the derivation that the page states, makes the same keys and signatures."""

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.crypto.errors import MistypedPeerId
@@ -28,6 +28,7 @@ def test_the_id_of_a_key_is_what_it_always_was(public: bytes, text: str) -> None
     assert peer_id(public) == text
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_ids_are_as_the_page_describes_them(public: bytes) -> None:
     """A second implementation gives the same id, and reading it back is the identity."""
@@ -51,6 +52,7 @@ def test_every_substitution_of_one_character_is_refused() -> None:
                 parse_peer_id(mistyped)
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_every_exchange_of_two_characters_is_refused(public: bytes) -> None:
     """Exchanging any two different characters, neighbours or not, leads to no peer."""
@@ -113,6 +115,7 @@ def test_a_mistyped_id_is_refused_saying_where(typed: str, says: str) -> None:
         parse_peer_id(typed)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_read_or_refused_as_mistyped(text: str) -> None:
     """No text makes the reader fail in another way."""

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.crypto.errors import SealBroken
@@ -20,6 +20,7 @@ def sample(length: int) -> bytes:
     return hashlib.shake_128(b"sample").digest(length)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=1000), st.binary(max_size=100))
 def test_what_was_sealed_opens(plaintext: bytes, aad: bytes) -> None:
     """Opening is the inverse, at a stated cost in bytes."""
@@ -49,6 +50,7 @@ def test_another_key_or_other_associated_data_is_refused() -> None:
             unseal(key, sealed, aad)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_arbitrary_bytes_do_not_open(data: bytes) -> None:
     """Whatever the bytes, and however few, the error is the one for it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.crypto.atrest import HomeKeys
@@ -187,6 +187,7 @@ def test_a_vault_that_asks_for_too_much_or_lacks_something_is_refused(
         open_vault(tmp_path, HORSE)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_a_damaged_vault(raw: bytes) -> None:
     """Noise raises nothing but the error for it."""
