@@ -52,7 +52,7 @@ class Invitation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     key: bytes
     """Public half of the invitation key, 32 bytes."""
     principal: str
-    """Peers admitted by invitations of one label are one principal; 1 to 64 printable characters, no `/`."""
+    """Peers admitted by invitations of one label are one principal; 1 to 64 printable characters."""
     uses: int
     """How many distinct peers each receiver admits by this key, in the order they come; 1 … 10,000."""
     expires_ms: int
@@ -88,7 +88,7 @@ class Admittance(msgspec.Struct, frozen=True):
     """What a valid admission says, before uses are counted."""
 
     principal: str
-    """Qualified by the space, so that labels of different spaces never meet."""
+    """The invitation's label, which means nothing outside its space; '' (an administrator): itself alone."""
     invitation_key: bytes
     """Empty for an administrator."""
     uses: int
@@ -171,7 +171,7 @@ def check_admission(genesis: Genesis, space: bytes, origin: bytes, admission: Ad
     if admission == _NO_INVITATION:
         if origin not in genesis.admins:
             raise Malformed("admission.invitation", "is missing, and the peer is no first administrator")
-        return Admittance(f"{_qualifier(space)}/admin/{origin.hex()[:16]}", b"", 1, b"")
+        return admittance_of(admission)
     invitation = decode_invitation(admission.invitation)
     if invitation.space != space:
         raise Malformed("admission.invitation", "is for another space")
@@ -184,8 +184,15 @@ def check_admission(genesis: Genesis, space: bytes, origin: bytes, admission: Ad
     if admission.deliverer:
         delivered = space + invitation.key + origin
         verify(admission.deliverer, DELIVERY_DOMAIN, delivered, admission.delivery_signature)
-    principal = f"{_qualifier(space)}/{invitation.principal}"
-    return Admittance(principal, invitation.key, invitation.uses, admission.deliverer)
+    return admittance_of(admission)
+
+
+def admittance_of(admission: Admission) -> Admittance:
+    """What an admission says, none of it verified: for those that were when they came. Raises `Malformed`."""
+    if admission == _NO_INVITATION:
+        return Admittance("", b"", 1, b"")
+    invitation = decode_invitation(admission.invitation)
+    return Admittance(invitation.principal, invitation.key, invitation.uses, admission.deliverer)
 
 
 _NO_INVITATION = Admission()
@@ -201,10 +208,6 @@ def check_signed_invitation(genesis: Genesis, space: bytes, invited: SignedInvit
         verify(invited.admin, INVITATION_DOMAIN, invited.invitation_bytes, invited.signature)
     except BadSignature as wrong:
         raise Malformed("invitation", f"is not valid: {wrong}") from None
-
-
-def _qualifier(space: bytes) -> str:
-    return space.hex()[:16]
 
 
 def _check_genesis(genesis: Genesis) -> None:
@@ -229,8 +232,6 @@ def _check_invitation(invitation: Invitation) -> None:
     if len(invitation.space) != ID_BYTES or len(invitation.key) != ID_BYTES:
         raise Malformed("invitation", f"must have a space and a key of {ID_BYTES} bytes")
     _check_name("invitation.principal", invitation.principal)
-    if "/" in invitation.principal:
-        raise Malformed("invitation.principal", f"{invitation.principal!a} has a '/': use another character")
     if not 1 <= invitation.uses <= MAX_USES:
         raise Malformed("invitation.uses", f"is {invitation.uses}, not within 1 … {MAX_USES}")
     if not 0 <= invitation.expires_ms <= MAX_NUMBER:

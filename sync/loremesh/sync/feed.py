@@ -59,10 +59,12 @@ class ForkProof(msgspec.Struct, frozen=True):
     space: bytes
     origin: bytes
     incarnation: bytes
-    held: SignedFrame | None
-    """The frame that was here first; None where it cannot be found any more."""
     other: SignedFrame
-    """The frame that contradicts it."""
+    """The frame that contradicts what is held."""
+    held_at: tuple[bytes, FeedKey, int] | None
+    """Where the held frame stands: space, chain, number; None where that is not known any more."""
+    held: SignedFrame | None = None
+    """The frame that was here first, as the journal gave it; None where it cannot be found any more."""
 
 
 class Standing(Enum):
@@ -81,7 +83,9 @@ class HeldChain(msgspec.Struct):
     tags: array[int] = msgspec.field(default_factory=lambda: array("Q"))
     """The first 8 bytes of each held frame's hash; index number − 1."""
     bodiless: set[int] = msgspec.field(default_factory=set)
-    """Numbers held as header and signature only, because whoever had them had pruned the body."""
+    """Numbers held as header and signature only, because whoever sent them had pruned the body."""
+    frames: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    """The log number of each held frame; index number − 1."""
     stored_bytes: int = 0
     """Sum of the sizes of the frames as they came."""
 
@@ -98,12 +102,20 @@ def standing(chain: HeldChain | None, number: int, previous: bytes, frame_hash: 
     return Standing.NEXT if previous == position.hash else Standing.FORKED
 
 
-def extend(chain: HeldChain, number: int, frame_hash: bytes, size_bytes: int, bodiless: bool) -> None:
+def agrees(chain: HeldChain, number: int, frame_hash: bytes) -> bool:
+    """Whether the chain's frame of that number, held here, has that hash."""
+    return chain.tags[number - 1] == _tag(frame_hash)
+
+
+def extend(
+    chain: HeldChain, number: int, frame_hash: bytes, frame: int, size_bytes: int, bodiless: bool
+) -> None:
     """Take the chain's next frame. Raises `InvalidInput` for another number, a mistake of this node."""
     if number != chain.position.number + 1:
         raise InvalidInput("number", f"is {number}; the chain is at {chain.position.number}")
     chain.position = Position(number, frame_hash)
     chain.tags.append(_tag(frame_hash))
+    chain.frames.append(frame)
     chain.stored_bytes += size_bytes
     if bodiless:
         chain.bodiless.add(number)

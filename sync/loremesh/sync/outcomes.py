@@ -26,11 +26,13 @@ class Reason(Enum):
     MALFORMED = "breaks the wire format"
     BODY_MISMATCH = "has another body than was signed"
     BAD_SIGNATURE = "not signed by the peer it names"
+    NOT_A_MEMBER = "a message of a peer that was not admitted to the space"
     BAD_ADMISSION = "an admission that does not admit"
     INVITATION_USED = "its invitation has admitted as many peers as it may"
+    SPACE_FULL = "an admission to a space that has all the members it may have"
     NO_CONTENT = "has texts, in a space that shares statistics only"
     TOO_MANY_INCARNATIONS = "one incarnation more than a peer may have"
-    TOO_MANY_CONTEXTS = "one context more than a block may have from a peer, or a peer in a space"
+    TOO_MANY_CONTEXTS = "one context more than a block, a peer or this home may have"
     TOO_MANY_REGISTERS = "one register more than a principal may have"
     FORK = "contradicts what its origin signed before"
     SET_ASIDE = "of an incarnation that was set aside for a fork"
@@ -83,15 +85,19 @@ class Passed(msgspec.Struct, frozen=True, eq=False):
     header_bytes: bytes
     signature: bytes
     body: bytes | None
-    """None: only the header came, the body having been pruned where it came from."""
+    """None: only the header is there, the body having been pruned here or where the frame came from."""
     hash: bytes
     """Of the header bytes: what the chain's next frame names."""
     effect: Evidence | Blocks | Admittance | None
     """What the body says; None without a body."""
     size_bytes: int
     """Header, signature and body."""
+    stamps: NDArray[np.float64] | None = None
+    """Of evidence: the freshness stamp each row will have once taken, in active hours."""
     fills: bool = False
     """The header is held already; this brings the body that was missing."""
+    bodiless: bool = False
+    """The body was never here. One that was, and was pruned when no row of it was live, is not missed."""
     trusted: bool = True
     """Whether its origin counts here now (trust above 0, or this node itself)."""
     charge: Charge = Charge()
@@ -105,17 +111,27 @@ class Passed(msgspec.Struct, frozen=True, eq=False):
 class Applied(msgspec.Struct, frozen=True, eq=False):
     """Taken: stored under log number `frame`, and counted as its origin is trusted."""
 
-    origin: bytes
+    passed: Passed
     frame: int
     accepted: Accepted
+
+    @property
+    def origin(self) -> bytes:
+        """Who signed it."""
+        return self.passed.header.origin
 
 
 class Quarantined(msgspec.Struct, frozen=True, eq=False):
     """Taken and stored, counting for nothing: its origin has no trust. Raising that is enough to count it."""
 
-    origin: bytes
+    passed: Passed
     frame: int
     accepted: Accepted
+
+    @property
+    def origin(self) -> bytes:
+        """Who signed it."""
+        return self.passed.header.origin
 
 
 class Duplicate(msgspec.Struct, frozen=True):

@@ -29,7 +29,10 @@ NO_HASH = bytes(32)
 
 _HEADER = struct.Struct(">BBB32s32s16sQ32sQ32s")
 HEADER_BYTES = _HEADER.size
-MAX_BODY_BYTES = MAX_FRAME_BYTES - FRAME_OVERHEAD_BYTES - HEADER_BYTES
+MAX_MESSAGE_BODY_BYTES = MAX_FRAME_BYTES - FRAME_OVERHEAD_BYTES - HEADER_BYTES
+"""Of a head, request or reply."""
+MAX_BODY_BYTES = 224 * 1024
+"""Of a frame of a feed: less than a message's, so that every such frame fits into a repair reply."""
 
 
 class Chain(IntEnum):
@@ -144,6 +147,11 @@ def decode_header(data: bytes) -> Header:
     )
 
 
+def max_body_bytes(kind: Kind) -> int:
+    """How large a body of that kind may be."""
+    return MAX_MESSAGE_BODY_BYTES if CHAIN_OF[kind] is Chain.NONE else MAX_BODY_BYTES
+
+
 def header_hash(header_bytes: bytes) -> bytes:
     """What the next frame of the chain names: SHA-256 of the exact header bytes."""
     return sha256(header_bytes).digest()
@@ -164,8 +172,9 @@ def compose(
 
     Raises `InvalidInput` for what a receiver would refuse for its header or its size.
     """
-    if len(body) > MAX_BODY_BYTES:
-        raise InvalidInput("body", f"has {len(body)} bytes; a frame holds {MAX_BODY_BYTES}: split it")
+    most = max_body_bytes(kind)
+    if len(body) > most:
+        raise InvalidInput("body", f"has {len(body)} bytes; a {kind.name} holds {most}: split it")
     try:
         header = Header(
             FORMAT, kind, CHAIN_OF[kind], space, signer.public, incarnation, number, previous, time_ms,
