@@ -1,0 +1,142 @@
+"""Why a block stands where it stands: its effective numbers, taken apart by source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from loremesh.crypto.peerid import peer_id
+from loremesh.node.columns import Status
+from loremesh.node.memory import Memory
+from loremesh.node.results import Explanation, Provenance, SourceClaim
+from loremesh.sync.combine import shares
+from loremesh.sync.fixed import ONE
+from loremesh.sync.registers import Held, Registers
+
+NameOf = Callable[[bytes], str]
+"""A peer's public key → what it calls itself, '' when it does not say."""
+
+
+def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -> Explanation:
+    """The block in `row`, which `memory.knows`. The memory has been refreshed."""
+    own = memory.own.columns.views(max(memory.length, memory.own.columns.length))
+    effective = memory.effective.rows
+    alpha, beta = int(effective.alpha[row]), int(effective.beta[row])
+    stability_h, last_h = float(effective.stability_h[row]), float(effective.t_last_h[row])
+    fading = memory.own.rules.retrievability(np.array([hour - last_h]), np.array([stability_h]))
+    spaces = memory.own.shared.get(row, set()) | {
+        memory.sync.registers.sources[source].space for source in memory.sync.providers.of(row)
+    }
+    return Explanation(
+        block=memory.block_hex(row),
+        text=text,
+        status=Status(own.status[row]).name.lower() if own.held[row] else "peers",
+        held=bool(own.held[row]),
+        tags=list(memory.own.tags.get(row, ())),
+        spaces=sorted(
+            memory.sync.spaces[space].genesis.name for space in spaces if space in memory.sync.spaces
+        ),
+        alpha=alpha / ONE,
+        beta=beta / ONE,
+        utility=alpha / (alpha + beta) if alpha + beta else 0.5,
+        stability_h=stability_h,
+        difficulty=float(own.difficulty[row]),
+        importance=float(own.importance[row]),
+        retrievability=float(fading[0]),
+        last_event_h=last_h if np.isfinite(last_h) else 0.0,
+        hour=hour,
+        sources=[*_own_claims(memory, row), *_peer_claims(memory, row, name_of)],
+        contexts=_by_context(memory, row),
+    )
+
+
+def provenance(memory: Memory, row: int, name_of: NameOf) -> list[Provenance]:
+    """Who stands behind the block's content: this node first, then peers by trust."""
+    found = []
+    if row < memory.own.columns.length and memory.own.columns.held[row]:
+        found.append(Provenance("self", "", 1.0))
+    lens = memory.sync.lens()
+    peers = []
+    for number in memory.sync.providers.of(row):
+        source, tau = memory.sync.registers.sources[number], int(lens.tau_fx[number])
+        if tau:
+            space = memory.sync.spaces.get(source.space)
+            name = space.genesis.name if space else ""
+            peers.append(Provenance(peer_id(source.origin), name_of(source.origin), tau / ONE, name))
+    distinct = {(one.source, one.space): one for one in peers}
+    return found + sorted(distinct.values(), key=lambda one: (-one.trust, one.source, one.space))
+
+
+def _own_claims(memory: Memory, row: int) -> list[SourceClaim]:
+    own = memory.own.columns
+    if row >= own.length:
+        return []
+    kinds = (
+        ("prior", own.prior_a[row], own.prior_b[row], 0.0),
+        ("ratings", own.rated_a[row], own.rated_b[row], 0.0),
+        ("self", own.self_a[row], own.self_b[row], own.stability_h[row]),
+    )
+    return [
+        SourceClaim(name, "", 1.0, a / ONE, b / ONE, stability_h, a / ONE, b / ONE)
+        for name, a, b, stability_h in kinds
+        if a or b
+    ]
+
+
+def _peer_claims(memory: Memory, row: int, name_of: NameOf) -> list[SourceClaim]:
+    """Every peer with registers of the row, trusted or not: what it claims, and what of that counts."""
+    registers, lens = memory.sync.registers, memory.sync.lens()
+    rows = np.array([row], np.int64)
+    held = _newest(registers, registers.held(registers.select(rows)))
+    counted = shares(registers, rows, lens)
+    claims = []
+    for origin in sorted({registers.sources[source].origin for source in held.source.tolist()}):
+        if origin == memory.sync.own:
+            continue
+        numbers = [i for i, source in enumerate(registers.sources) if source.origin == origin]
+        mine = np.isin(held.source, numbers)
+        share = counted.peer == lens.peers.index(origin)
+        claims.append(
+            SourceClaim(
+                source=peer_id(origin),
+                name=name_of(origin),
+                trust=int(lens.tau_fx[numbers].max()) / ONE,
+                alpha=int(held.alpha[mine].sum()) / ONE,
+                beta=int(held.beta[mine].sum()) / ONE,
+                stability_h=float(held.stability_h[mine].max(initial=0.0)),
+                counted_alpha=int(counted.alpha[share].sum()) / ONE,
+                counted_beta=int(counted.beta[share].sum()) / ONE,
+            )
+        )
+    return claims
+
+
+def _newest(registers: Registers, held: Held) -> Held:
+    """Of the statements of one register that came through several spaces, the newest."""
+    best: dict[tuple[bytes, bytes, int], int] = {}
+    for at, (number, context, version) in enumerate(
+        zip(held.source.tolist(), held.context.tolist(), held.version.tolist(), strict=True)
+    ):
+        source = registers.sources[number]
+        key = (source.origin, source.incarnation, context)
+        if key not in best or version > int(held.version[best[key]]):
+            best[key] = at
+    at_ = np.array(sorted(best.values()), np.int64)
+    return Held(**{name: getattr(held, name)[at_] for name in Held.__struct_fields__})
+
+
+def _by_context(memory: Memory, row: int) -> dict[str, tuple[float, float]]:
+    """Effective evidence by context: first-hand of this node and what counts of peers; priors have none."""
+    rows = np.array([row], np.int64)
+    found: dict[str, tuple[int, int]] = {}
+    mine = memory.own.registers.held(memory.own.registers.select(rows))
+    theirs = shares(memory.sync.registers, rows, memory.sync.lens())
+    for part in (mine, theirs):
+        for context, alpha, beta in zip(
+            part.context.tolist(), part.alpha.tolist(), part.beta.tolist(), strict=True
+        ):
+            label = memory.own.contexts.label(context)
+            a, b = found.get(label, (0, 0))
+            found[label] = (a + alpha, b + beta)
+    return {label: (a / ONE, b / ONE) for label, (a, b) in sorted(found.items())}

@@ -1,0 +1,99 @@
+"""Recall's arithmetic over a node's memory: which rows a query brings up, and why (DESIGN §3, "Score")."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loremesh.node.errors import UsageError
+from loremesh.node.fold import MAX_EPISODE_BLOCKS
+from loremesh.node.memory import Memory
+from loremesh.node.score import Ranked, Terms, hybrid_sim, rank, recall_frame, utility_terms
+from loremesh.sync.content import MAX_TEXT_BYTES, context_label
+
+MAX_QUERY_BYTES: Final = MAX_TEXT_BYTES
+"""A query may be as long as a block: agents ask with whole documents."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A recall's arguments, checked by `check`."""
+
+    text: str
+    frame: str = "attention"
+    context: str = ""
+    k: int = 5
+
+
+def check(question: Question) -> Question:
+    """The question with its context in normal form. Raises UsageError or InvalidInput naming the field."""
+    recall_frame(question.frame)
+    if not 1 <= question.k <= MAX_EPISODE_BLOCKS:
+        raise UsageError(f"k is {question.k}", f"ask for 1 to {MAX_EPISODE_BLOCKS} hits")
+    try:
+        size = len(question.text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the query has a lone surrogate at position {error.start}", "send text that has a UTF-8 form"
+        ) from None
+    if size > MAX_QUERY_BYTES:
+        raise UsageError(f"the query has {size} bytes", f"ask with at most {MAX_QUERY_BYTES}")
+    return msgspec.structs.replace(question, context=context_label(question.context))
+
+
+def find(
+    memory: Memory,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    hour: float,
+    *,
+    foreign_share: float,
+    backoff: float,
+) -> list[Ranked]:
+    """The k best rows for a checked question, best first.
+
+    `vector` is the query's unit vector (float32[dimension]), None to go by words alone; `hour` the active
+    hour now. The memory has been refreshed.
+    """
+    length = memory.length
+    if not length:
+        return []
+    frame = recall_frame(question.frame)
+    eligible = memory.readable()
+    own = memory.own.columns.views(max(length, memory.own.columns.length))
+    if frame.own_only:
+        eligible &= own.held[:length] > 0
+    rows, bm25 = memory.lexical.search(question.text)
+    if vector is None or memory.matrix is None:
+        cosine = np.zeros(length, np.float32)
+    else:
+        cosine = memory.matrix.cosine(vector, length)
+    effective = memory.effective.rows
+    context = memory.own.contexts.find(question.context) if question.context else None
+    utility, explore = utility_terms(
+        effective.alpha[:length],
+        effective.beta[:length],
+        None if context is None else memory.effective.context(context),
+        backoff,
+    )
+    retrievability = memory.own.rules.retrievability(
+        hour - effective.t_last_h[:length], effective.stability_h[:length]
+    ).astype(np.float32)
+    terms = Terms(
+        sim=hybrid_sim(cosine, rows, bm25, eligible),
+        utility=utility,
+        retrievability=retrievability,
+        importance=own.importance[:length].astype(np.float32),
+        explore=explore,
+    )
+    return rank(
+        frame,
+        terms,
+        question.k,
+        eligible=eligible,
+        block_id=memory.sync.index.id,
+        sole_principal=effective.sole_principal[:length],
+        foreign_share=foreign_share,
+    )

@@ -1,0 +1,134 @@
+"""What a node knows, in memory: the fold of its events, the registers of its peers, and the indexes.
+
+Everything here can be rebuilt from the log. `Memory` keeps the parts in step; it does no IO, and one task at
+a time works on it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loremesh.node.effective import Effective
+from loremesh.node.errors import UnknownThing, UsageError
+from loremesh.node.fold import OwnState
+from loremesh.node.lexical import LexicalIndex
+from loremesh.node.matrix import VectorMatrix
+from loremesh.node.ports import Fingerprint
+from loremesh.sync.spacestate import SyncState
+
+Rows = NDArray[np.int64]
+
+MIN_BLOCK_PREFIX: Final = 8
+"""Hex digits by which a person may name a block: 32 bits, so a clash is rare, and it is then refused."""
+
+
+class Memory:
+    """One node's knowledge. `content` tells which rows have text in the store."""
+
+    def __init__(self, own: OwnState, sync: SyncState) -> None:
+        self.own = own
+        self.sync = sync
+        self.effective = Effective(self.own, self.sync)
+        self.lexical = LexicalIndex()
+        self.matrix: VectorMatrix | None = None
+        self.fingerprint: Fingerprint | None = None
+        self.content = bytearray()
+
+    @property
+    def length(self) -> int:
+        """Rows given out so far."""
+        return len(self.sync.index)
+
+    def has_content(self, row: int) -> bool:
+        """Whether the store has the row's text."""
+        return row < len(self.content) and self.content[row] == 1
+
+    def note_content(self, rows: Rows) -> None:
+        """These rows have their text in the store now."""
+        if len(rows):
+            lacking = int(rows.max()) + 1 - len(self.content)
+            if lacking > 0:
+                self.content.extend(bytes(max(lacking, len(self.content) // 2)))
+            for row in rows.tolist():
+                self.content[row] = 1
+
+    def use_vectors(self, fingerprint: Fingerprint) -> VectorMatrix:
+        """The matrix for vectors of this model, made when there is none yet."""
+        if self.matrix is None:
+            self.matrix, self.fingerprint = VectorMatrix(fingerprint.dimension), fingerprint
+        return self.matrix
+
+    def refresh(self) -> tuple[Rows, Rows]:
+        """Bring the effective columns up to date; returns the rows that came into view and those that left.
+
+        Only rows with content count. The caller has the lexical index follow.
+        """
+        changed = self.effective.refresh()
+        if not len(changed):
+            return changed, changed
+        readable = np.fromiter((self.has_content(row) for row in changed.tolist()), np.bool_, len(changed))
+        changed = changed[readable]
+        visible = self.effective.rows.visible[changed]
+        return changed[visible], changed[~visible]
+
+    def readable(self) -> NDArray[np.bool_]:
+        """Which rows a recall may hand out: those with content that somebody who counts stands behind."""
+        length = self.length
+        found = self.effective.rows.visible[:length].copy()
+        with_content = np.frombuffer(bytes(self.content[:length]), np.uint8)
+        found[: len(with_content)] &= with_content > 0
+        found[len(with_content) :] = False
+        return found
+
+    def waiting(self) -> Rows:
+        """Rows that consolidation has work with: readable ones without a vector, and own ones not rated."""
+        length = self.length
+        readable = self.readable()
+        embedded = np.zeros(length, np.bool_) if self.matrix is None else self.matrix.held(length)
+        own = self.own.columns.views(max(length, self.own.columns.length))
+        unrated = (own.held[:length] > 0) & (own.rated[:length] == 0)
+        return np.flatnonzero(readable & (~embedded | unrated))
+
+    def row_named(self, block: str) -> int:
+        """The row of the block that a person names: 64 hex digits, or an unambiguous prefix of at least 8.
+
+        Raises UsageError for what cannot name a block, UnknownThing for one that is not here or not unique.
+        """
+        text = block.strip().lower()
+        if not MIN_BLOCK_PREFIX <= len(text) <= 64 or any(c not in "0123456789abcdef" for c in text):
+            raise UsageError(
+                f"{block[:80]!r} is no block id",
+                f"give the 64 hex digits that learn or recall printed, or the first {MIN_BLOCK_PREFIX} or more",
+            )
+        if len(text) == 64:
+            found = self.sync.index.row(bytes.fromhex(text))
+            rows = [] if found is None else [found]
+        else:
+            head = bytes.fromhex(text[: len(text) // 2 * 2])
+            named = (row for row in range(self.length) if self.sync.index.id(row).startswith(head))
+            rows = [row for row in named if self.sync.index.id(row).hex().startswith(text)]
+        rows = [row for row in rows if self.knows(row)]
+        if len(rows) > 1:
+            raise UnknownThing(
+                f"{len(rows)} blocks begin with {text}", "give more digits of the one you mean"
+            )
+        if not rows:
+            raise UnknownThing(
+                f"no block {text} is known here", "see `recall` or `events` for the ids there are"
+            )
+        return rows[0]
+
+    def knows(self, row: int) -> bool:
+        """Whether a block can be spoken of: it has content here and somebody who counts stands behind it."""
+        return (
+            self.has_content(row)
+            and row < len(self.effective.rows.visible)
+            and bool(self.effective.rows.visible[row])
+        )
+
+    def block_hex(self, row: int) -> str:
+        """The block's id as people see it."""
+        return self.sync.index.id(row).hex()

@@ -1,0 +1,224 @@
+"""What the memory's verbs answer: frozen values that every door renders as they are.
+
+Block and space ids are hex, peers are peer ids, evidence is in plain numbers (not fixed point), times are
+active hours unless the name ends in `_ms` (milliseconds since 1970, UTC).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """`created` is false when the block was already held: nothing but tags and spaces was added."""
+
+    block: str
+    created: bool
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One block handed out by a recall; `parts` are the unweighted terms of the score, each in [0, 1]."""
+
+    block: str
+    text: str
+    score: float
+    parts: dict[str, float]
+    provenance: list[Provenance]
+    tags: list[str] = []
+
+
+class Provenance(msgspec.Struct, frozen=True):
+    """Who stands behind a block: `source` is "self" or a peer id, `trust` in [0, 1] counts today."""
+
+    source: str
+    name: str
+    trust: float
+    space: str = ""
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """One episode: the hits, best first, and the weights their terms were summed with."""
+
+    episode: str
+    hits: list[Hit]
+    frame: str
+    context: str
+    weights: dict[str, float]
+
+
+class OutcomeTaken(msgspec.Struct, frozen=True):
+    """`recorded` is false when the episode already had this very outcome."""
+
+    recorded: bool
+    blocks: list[str]
+
+
+class Consolidated(msgspec.Struct, frozen=True):
+    """How many blocks were embedded, rated, and left unrated because the rater gave no answer."""
+
+    embedded: int
+    rated: int
+    unrated: int
+    waiting: int
+
+
+class SourceClaim(msgspec.Struct, frozen=True):
+    """Evidence by source: raw claim in alpha and beta, what of it counts today in counted_*."""
+
+    source: str
+    name: str
+    trust: float
+    alpha: float
+    beta: float
+    stability_h: float
+    counted_alpha: float
+    counted_beta: float
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """A block's effective numbers and where they come from. `alpha` and `beta` are effective."""
+
+    block: str
+    text: str
+    status: str
+    held: bool
+    tags: list[str]
+    spaces: list[str]
+    alpha: float
+    beta: float
+    utility: float
+    stability_h: float
+    difficulty: float
+    importance: float
+    retrievability: float
+    last_event_h: float
+    hour: float
+    sources: list[SourceClaim]
+    contexts: dict[str, tuple[float, float]]
+
+
+class PeerSeen(msgspec.Struct, frozen=True):
+    """A peer as seen from here. `behind` counts frames known to exist that are not held yet."""
+
+    peer: str
+    name: str
+    trust: float
+    state: str
+    behind: int
+    spaces: list[str]
+    principal: str
+    registers: int
+    blocks: int
+    outcomes: dict[str, int]
+
+
+class TrustChange(msgspec.Struct, frozen=True):
+    """One line of the trust log: who set what for whom, when and why."""
+
+    peer: str
+    trust: float
+    revoked: bool
+    why: str
+    who: str
+    wall_ms: int
+    hour: float
+
+
+class SpaceSeen(msgspec.Struct, frozen=True):
+    """A space this node is in."""
+
+    space: str
+    name: str
+    member_trust: float
+    members: int
+    administrator: bool
+    server: str
+    state: str
+
+
+class Invited(msgspec.Struct, frozen=True):
+    """A token admits one principal to the space; it is a secret: whoever has it can join."""
+
+    space: str
+    token: str
+
+
+class EventSeen(msgspec.Struct, frozen=True):
+    """One row of the log as a person reads it; `block` is empty for events that concern none."""
+
+    n: int
+    kind: str
+    block: str
+    hour: float
+    wall_ms: int
+    detail: dict[str, str | int | float | bool | list[str] | None]
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A block whose rank by value (utility × retrievability) is not the same under other rules."""
+
+    block: str
+    text: str
+    rank: int
+    rank_under_rules: int
+    stability_h: float
+    stability_h_under_rules: float
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What `replay` found. `faults` is empty when the log, the columns and the registers agree."""
+
+    ok: bool
+    rows: int
+    own_events: int
+    frames: int
+    pruned: int
+    forgotten: int
+    faults: list[str]
+    rules: str
+    moved: list[Moved]
+    digest: str
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What `forget` removed here, and in plain words what it could not promise."""
+
+    block: str
+    events_removed: int
+    frames_cut: int
+    note: str
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """Position of one feed as held here: number of the last frame and the hash of its header, hex."""
+
+    space: str
+    peer: str
+    incarnation: str
+    chain: str
+    number: int
+    hash: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The node at a glance. `registers_digest` is order-free: equal on two nodes, equal registers."""
+
+    peer: str
+    name: str
+    home: str
+    hour: float
+    blocks: int
+    held: int
+    waiting: int
+    embedded: int
+    embedder: str
+    log_rows: int
+    size_bytes: int
+    spaces: list[SpaceSeen]
+    feeds: list[Feed]
+    registers: int
+    registers_digest: str
+    counters: dict[str, int]
+    deferred: list[str]
+    running: bool
+    pid: int

@@ -1,0 +1,77 @@
+"""A home's settings: `config.toml`, read once at opening. Every value has a default and a bound.
+
+Nothing secret and nothing learned stands in this file.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+CONFIG_NAME = "config.toml"
+
+Positive = Annotated[float, msgspec.Meta(gt=0.0, le=1e6)]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class SettingsError(Exception):
+    """`config.toml` cannot be used; the message names the field and what it takes."""
+
+
+class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How own evidence is weighed. The reasons for the defaults are in `node/README.md`."""
+
+    w_init: Annotated[float, msgspec.Meta(ge=0.1, le=100.0)] = 1.0
+    rating_weight: Annotated[float, msgspec.Meta(ge=0.0, le=100.0)] = 0.5
+    confirm_weight: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.1
+    retrieval_weights: Literal["uniform", "score"] = "uniform"
+    idle_gap_h: Positive = 0.5
+    clock: Literal["active", "wall"] = "active"
+    foreign_share: Fraction = 0.5
+    context_backoff: Positive = 4.0
+    rules: str = "fsrs5"
+    outcomes_per_hour: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] = 100_000
+
+
+class EmbedderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`name` as `loremesh.node.embed.registry` reads it: minilm, hashing[:dim], openai:MODEL@URL."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=300)] = "minilm"
+    api_key_env: Annotated[str, msgspec.Meta(max_length=100)] = "OPENAI_API_KEY"
+
+
+class SharingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The node's side of the bus. Intervals in seconds."""
+
+    publish_every_s: Annotated[float, msgspec.Meta(ge=0.02, le=3600.0)] = 0.5
+    head_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600.0)] = 5.0
+    consolidate_every_s: Annotated[float, msgspec.Meta(ge=0.05, le=86_400.0)] = 2.0
+    checkpoint_every_rows: Annotated[int, msgspec.Meta(ge=100, le=100_000_000)] = 20_000
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of `config.toml`; a missing file means the defaults."""
+
+    memory: MemorySettings = MemorySettings()
+    embedder: EmbedderSettings = EmbedderSettings()
+    sharing: SharingSettings = SharingSettings()
+
+
+def read_settings(home: Path) -> Settings:
+    """The settings of `home`. Raises SettingsError naming the file, the field and what it takes."""
+    path = home / CONFIG_NAME
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"{path} cannot be read: {error}. Mend the file or remove it for the defaults"
+        ) from error
+    try:
+        return msgspec.convert(tomllib.loads(text), Settings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise SettingsError(f"{path}: {error}. Mend the field or remove it for its default") from error
