@@ -67,6 +67,8 @@ class Preview(msgspec.Struct, frozen=True, eq=False):
     """No higher version than the one held: nothing would change."""
     conflicts: Flags
     """The version held, here or through another space, with other values: proof against its signer."""
+    stamps: Floats
+    """The freshness stamp afterwards, where nothing conflicts: known before the frame is stored with it."""
 
     @property
     def raw_mass_change_fx(self) -> int:
@@ -143,8 +145,11 @@ class Registers:
         found = self._source_of.get(source)
         return 0 if found is None else self._counts[found]
 
-    def preview(self, source: Source, batch: Batch) -> Preview:
-        """What `apply` would do with this batch; changes nothing. Unknown rows or contexts are -1."""
+    def preview(self, source: Source, batch: Batch, hour: float = 0.0) -> Preview:
+        """What `apply` would do with this batch at active hour `hour`; changes nothing.
+
+        Unknown rows or contexts are -1.
+        """
         known = self._source_of.get(source)
         conflicts = np.zeros(len(batch.rows), np.bool_)
         slots = np.full(len(batch.rows), -1, np.int64)
@@ -161,7 +166,10 @@ class Registers:
         beta = np.where(new, 0, self._beta[slots])
         change = np.minimum(np.abs(batch.alpha - alpha) + np.abs(batch.beta - beta), COUNTED_CHANGE_FX)
         change[stale] = 0
-        return Preview(mass_change_fx=change, new=new, stale=stale, conflicts=conflicts)
+        held = np.where(new, NO_STAMP, self._stamp[slots])
+        reached = ~stale & (half_units(batch.alpha + batch.beta) > half_units(alpha + beta))
+        stamps = np.where(reached, hour, held)
+        return Preview(mass_change_fx=change, new=new, stale=stale, conflicts=conflicts, stamps=stamps)
 
     def apply(
         self, source: Source, batch: Batch, frame: int, hour: float, stamps: Floats | None = None

@@ -140,7 +140,7 @@ def decode_reply(body: bytes) -> ReplyBody:
 
 
 def positions(state: SyncState, space: SpaceState) -> dict[FeedKey, Position]:
-    """Chains held in a space; not the data of forked incarnations, which ends where each node met the fork."""
+    """Chains held in a space, but no data of forked incarnations: it ends where each node met the fork."""
     return {
         key: chain.position
         for key, chain in space.chains.items()
