@@ -46,13 +46,18 @@ class Policy(msgspec.Struct, frozen=True):
 
     `peers` and `principals` are by public key. A principal named here is what this administrator says and
     overrides what invitations say; two peers named alike are one. `multipliers` (each in [0,1], 1 when not
-    listed) are by context label, `cap` is in outcomes.
+    listed) are by context label, `cap` is in outcomes. Raises InvalidInput for one out of bounds.
     """
 
     peers: dict[bytes, PeerTrust] = {}
     principals: dict[bytes, str] = {}
     multipliers: dict[str, float] = {}
     cap: float = DEFAULT_CAP
+
+    def __post_init__(self) -> None:
+        to_fx(self.cap, "cap")
+        for label, multiplier in self.multipliers.items():
+            unit_to_fx(multiplier, f"multiplier of context {label!r}")
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -155,39 +160,44 @@ def build_lens(
     A lens fits the sources and contexts it was built from: more of either need a new one.
     """
     joined = {(member.origin, member.space) for member in members}
-    principals = principals_of(policy, (source.origin for source in sources), members)
+    tau = []
+    for source in sources:
+        instance = (source.origin, source.incarnation)
+        counts = source.origin != own and instance not in set_aside
+        is_member = (source.origin, source.space) in joined
+        tau.append(peer_tau_fx(policy, source.origin, source.space, is_member, member_trust) if counts else 0)
+    counted = [(source, tau_fx) for source, tau_fx in zip(sources, tau, strict=True) if tau_fx]
+    levels = {(source.origin, tau_fx) for source, tau_fx in counted}
+    trusted = {source.origin for source, _ in counted}
+    # Whoever counts for nothing also connects nobody: a revoked peer leaves no trace in others' caps.
+    principals = principals_of(
+        policy, (source.origin for source in sources), [m for m in members if m.origin in trusted]
+    )
     owners = sorted({principals[source.origin] for source in sources})
     owner_index = {owner: i for i, owner in enumerate(owners)}
     origins = {source.origin for source in sources}
     peers = sorted(origins, key=lambda origin: (owner_index[principals[origin]], origin))
     peer_index = {origin: i for i, origin in enumerate(peers)}
     instance_index: dict[tuple[bytes, bytes], int] = {}
-    tau = []
-    for source in sources:
-        instance = (source.origin, source.incarnation)
-        instance_index.setdefault(instance, len(instance_index))
-        counts = source.origin != own and instance not in set_aside
-        is_member = (source.origin, source.space) in joined
-        tau.append(peer_tau_fx(policy, source.origin, source.space, is_member, member_trust) if counts else 0)
-    counted = [source for source, tau_fx in zip(sources, tau, strict=True) if tau_fx]
-    levels = {(source.origin, tau_fx) for source, tau_fx in zip(sources, tau, strict=True) if tau_fx}
+    instances = [
+        instance_index.setdefault((source.origin, source.incarnation), len(instance_index))
+        for source in sources
+    ]
+    multipliers = [
+        unit_to_fx(policy.multipliers.get(label, 1.0), f"multiplier of context {label!r}")
+        for label in contexts
+    ]
     return Lens(
         tau_fx=np.array(tau, np.int64),
         cap_fx=np.full(len(sources), to_fx(policy.cap, "cap"), np.int64),
         peer=np.array([peer_index[source.origin] for source in sources], np.int32),
-        instance=np.array([instance_index[s.origin, s.incarnation] for s in sources], np.int32),
-        multiplier_fx=np.array(
-            [
-                unit_to_fx(policy.multipliers.get(label, 1.0), f"multiplier of context {label!r}")
-                for label in contexts
-            ],
-            np.int64,
-        ),
+        instance=np.array(instances, np.int32),
+        multiplier_fx=np.array(multipliers, np.int64),
         peers=tuple(peers),
         principal=np.array([owner_index[principals[origin]] for origin in peers], np.int32),
         principals=tuple(owner.name for owner in owners),
-        echoes=len({(source.origin, source.incarnation) for source in counted}) < len(counted),
-        uneven=len({origin for origin, _ in levels}) < len(levels),
+        echoes=len({(source.origin, source.incarnation) for source, _ in counted}) < len(counted),
+        uneven=len(trusted) < len(levels),
     )
 
 
