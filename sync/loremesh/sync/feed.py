@@ -80,11 +80,11 @@ class HeldChain(msgspec.Struct):
     """What is known here of one chain. Changed only by `extend` and `fill`."""
 
     position: Position = START
-    tags: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    tags: "array[int]" = msgspec.field(default_factory=lambda: array("Q"))
     """The first 8 bytes of each held frame's hash; index number − 1."""
     bodiless: set[int] = msgspec.field(default_factory=set)
     """Numbers held as header and signature only, because whoever sent them had pruned the body."""
-    frames: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    frames: "array[int]" = msgspec.field(default_factory=lambda: array("q"))
     """The log number of each held frame; index number − 1."""
     stored_bytes: int = 0
     """Sum of the sizes of the frames as they came."""

@@ -89,7 +89,7 @@ def _through(state: SyncState, carried: Carried, now_s: float, hour: float) -> P
     check_signature(frame)
     _check_place(state, space, frame, stands, now_s)
     own = header.origin == state.own
-    trusted = own or state.trust_fx(space, header.origin) > 0
+    trusted = own or header.chain is Chain.CONTROL or state.trust_fx(space, header.origin) > 0
     charge = Charge(state.principal(space, header.origin), size_bytes(frame), exempt=own)
     _check_limits(state, space, header, charge, trusted, now_s)
     weighed = _weigh(state, space, frame, hour)
@@ -196,7 +196,7 @@ def _check_limits(
     """Raise `TurnedAway` with a `Deferred` where a limit admits nothing now."""
     want = Want(header.origin, header.incarnation, header.chain, header.number, header.number)
     control = header.chain is Chain.CONTROL
-    if not (trusted or control):
+    if not trusted:
         kept = space.stored_bytes(header.origin) + charge.size_bytes
         if kept > state.budgets.quarantine_bytes:
             raise TurnedAway(Deferred(header.origin, Limit.QUARANTINE, float("inf"), want))

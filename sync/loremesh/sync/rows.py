@@ -4,6 +4,7 @@ Columns are addressed by them. They are local to one home and never travel.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -53,18 +54,15 @@ class BlockIndex:
 
     def rows(self, ids: Sequence[bytes]) -> Ints:
         """int64[len(ids)]: the row of each id, -1 where it has none."""
-        get = self._row_of.get
-        return np.fromiter((get(block_id, -1) for block_id in ids), np.int64, len(ids))
+        return np.fromiter(map(self._row_of.get, ids, repeat(-1)), np.int64, len(ids))
 
     def ensure(self, ids: Sequence[bytes]) -> Ints:
         """int64[len(ids)]: the row of each id; an unknown one gets the next row."""
-        row_of = self._row_of
-        found = np.empty(len(ids), np.int64)
-        for i, block_id in enumerate(ids):
-            row = row_of.get(block_id)
-            if row is None:
-                row = self._append(block_id)
-            found[i] = row
+        found = self.rows(ids)
+        unknown = np.flatnonzero(found < 0)
+        if len(unknown):
+            self._extend([ids[i] for i in unknown.tolist()])
+            found[unknown] = self.rows([ids[i] for i in unknown.tolist()])
         return found
 
     def place(self, block_id: bytes, row: int) -> None:
@@ -128,14 +126,15 @@ class BlockIndex:
             raise ValueError("an exported block index names one block twice")
         return index
 
-    def _append(self, block_id: bytes) -> int:
-        _check_id(block_id)
-        row = len(self._ids)
-        if row >= MAX_ROWS:
-            raise InvalidInput("row", f"{row} is one too many: a home holds {MAX_ROWS} blocks")
-        self._ids.append(block_id)
-        self._row_of[block_id] = row
-        return row
+    def _extend(self, ids: list[bytes]) -> None:
+        for block_id in ids:
+            _check_id(block_id)
+        fresh = dict.fromkeys(ids)  # in order, each once
+        start = len(self._ids)
+        if start + len(fresh) > MAX_ROWS:
+            raise InvalidInput("row", f"{start} is not below {MAX_ROWS}: this home is full")
+        self._row_of.update(zip(fresh, range(start, start + len(fresh)), strict=True))
+        self._ids.extend(fresh)
 
 
 class Contexts:
