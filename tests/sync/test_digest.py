@@ -2,7 +2,7 @@
 
 import struct
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.sync.digest import LANES, label_word
@@ -54,6 +54,7 @@ def newest(statements: list[Statement]) -> list[Statement]:
     return list(held.values())
 
 
+@settings(max_examples=40)
 @given(honest(), st.randoms(use_true_random=False))
 def test_the_digest_is_of_the_live_rows_as_written_down_in_any_order(
     statements: list[Statement], rng: object

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.sync.errors import InvalidInput
@@ -40,6 +40,7 @@ def contents(registers: Registers) -> set[tuple[object, ...]]:
     return set(rows)
 
 
+@settings(max_examples=40)
 @given(honest(), st.data())
 def test_the_same_registers_whatever_the_order_and_however_often(
     statements: list[Statement], data: st.DataObject
@@ -49,6 +50,7 @@ def test_the_same_registers_whatever_the_order_and_however_often(
     assert contents(stated(delivered)) == contents(stated(statements))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 2)), max_size=6), st.data())
 def test_even_two_values_of_one_version_leave_the_same_registers(
     values: list[tuple[int, int, int]], data: st.DataObject
@@ -126,6 +128,7 @@ class TestPreview:
         for source in (Source(A, b"2" * 16, SPACES[0]), Source(B, b"1" * 16, SPACES[0])):
             assert not registers.preview(source, batch_of([say(A, 6, version=3)])).conflicts.any()
 
+    @settings(max_examples=40)
     @given(honest(), honest(peers=(A,), least=1))
     def test_it_changes_nothing_and_apply_does_what_it_said(
         self, before: list[Statement], coming: list[Statement]
@@ -210,6 +213,7 @@ class TestFrames:
         assert apply(registers, say(A, 2, version=2), frame=NO_FRAME).frames_dead == []
         assert registers.live_count(NO_FRAME) == 0
 
+    @settings(max_examples=40)
     @given(honest(least=1))
     def test_live_counts_add_up_to_the_registers(self, statements: list[Statement]) -> None:
         registers = Registers()
@@ -238,6 +242,7 @@ class TestDrop:
 
 
 class TestCheckpoint:
+    @settings(max_examples=40)
     @given(honest(), st.booleans())
     def test_an_export_is_the_same_again(self, statements: list[Statement], forget: bool) -> None:
         registers = stated(statements)

@@ -61,7 +61,7 @@ def test_growing_loses_nothing() -> None:
 
 def test_removed_keys_do_not_fill_the_table_up() -> None:
     slots = RowSlots()
-    for row in range(10 * FIRST_CAPACITY):
+    for row in range(3 * FIRST_CAPACITY):
         slots.allocate(*columns([(row, 1)]))
         assert slots.drop(row).tolist() == [0]
     assert (slots.used, len(slots)) == (1, 0)
