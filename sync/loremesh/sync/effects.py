@@ -41,6 +41,8 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
     """Raw change of mass that limits count."""
     blocks: int = 0
     """Texts that nobody has provided yet."""
+    rows: NDArray[np.int64] | None = None
+    """Of the body's ids, −1 where unknown."""
     stamps: NDArray[np.float64] | None = None
 
 
@@ -55,7 +57,8 @@ def weigh(state: SyncState, space: SpaceState, frame: SignedFrame, body: bytes, 
                 if not space.genesis.content:
                     raise TurnedAway(Rejected(Reason.NO_CONTENT, "", origin))
                 blocks = decode_blocks(body)
-                return Weighed(blocks, blocks=_unprovided(state, blocks))
+                rows = state.index.rows(blocks.ids)
+                return Weighed(blocks, 0, _unprovided(state, rows), rows)
             case Kind.ADMISSION:
                 return Weighed(_admittance(space, origin, body))
             case _:
@@ -81,8 +84,7 @@ def _admittance(space: SpaceState, origin: bytes, body: bytes) -> Admittance:
     return admittance
 
 
-def _unprovided(state: SyncState, blocks: Blocks) -> int:
-    rows = state.index.rows(blocks.ids)
+def _unprovided(state: SyncState, rows: NDArray[np.int64]) -> int:
     provided = state.providers.held(state.providers.select(rows)).row
     return len(rows) - len(np.unique(provided))
 
@@ -109,7 +111,7 @@ def _weigh_evidence(
         detail = f"{principal} has {registers} of {state.budgets.max_registers}"
         raise TurnedAway(Rejected(Reason.TOO_MANY_REGISTERS, detail, origin))
     _check_contexts(state, space, origin, evidence, rows)
-    return Weighed(evidence, mass_fx, 0, stamps)
+    return Weighed(evidence, mass_fx, 0, rows, stamps)
 
 
 def _counted_mass_fx(preview: Preview, free: int) -> int:

@@ -104,6 +104,7 @@ def _through(state: SyncState, carried: Carried, now_s: float, hour: float) -> P
         hash=frame_hash,
         effect=weighed.effect,
         size_bytes=charge.size_bytes,
+        rows=weighed.rows,
         stamps=weighed.stamps,
         fills=fills,
         bodiless=frame.body is None,
@@ -277,10 +278,12 @@ async def _take(
 ) -> Applied | Quarantined:
     # Rows are given out before the frame is stored, so that the journal can store texts under them. If it
     # fails, some ids have a row and nothing else, which nobody can see.
-    rows = state.index.ensure(passed.ids)
+    rows = passed.rows
+    if rows is None or not len(rows) or int(rows.min()) < 0:
+        rows = state.index.ensure(passed.ids)
     stamps = np.empty(0) if passed.stamps is None else passed.stamps
     frame = await journal.store_frame(passed, Placement(rows, hour, stamps))
-    accepted = accept(state, passed, frame, hour, passed.stamps)
+    accepted = accept(state, passed, frame, hour, passed.stamps, rows)
     control = passed.header.chain is Chain.CONTROL
     draw(state.intake, state.budgets, passed.space, passed.charge, control, now_s)
     place = (passed.space, key_of(passed.header))

@@ -92,6 +92,8 @@ class Passed(msgspec.Struct, frozen=True, eq=False):
     """What the body says; None without a body."""
     size_bytes: int
     """Header, signature and body."""
+    rows: NDArray[np.int64] | None = None
+    """Of `ids`: the local rows they had when the frame was examined, −1 for those without."""
     stamps: NDArray[np.float64] | None = None
     """Of evidence: the freshness stamp each row will have once taken, in active hours."""
     fills: bool = False

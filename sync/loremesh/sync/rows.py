@@ -61,8 +61,12 @@ class BlockIndex:
         found = self.rows(ids)
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
-            self._extend([ids[i] for i in unknown.tolist()])
-            found[unknown] = self.rows([ids[i] for i in unknown.tolist()])
+            start = len(self._ids)
+            fresh = self._extend([ids[i] for i in unknown.tolist()])
+            if fresh == len(unknown):
+                found[unknown] = np.arange(start, start + fresh)
+            else:  # some id stands in `ids` more than once
+                found = self.rows(ids)
         return found
 
     def place(self, block_id: bytes, row: int) -> None:
@@ -126,15 +130,17 @@ class BlockIndex:
             raise ValueError("an exported block index names one block twice")
         return index
 
-    def _extend(self, ids: list[bytes]) -> None:
-        for block_id in ids:
-            _check_id(block_id)
+    def _extend(self, ids: list[bytes]) -> int:
         fresh = dict.fromkeys(ids)  # in order, each once
+        if set(map(len, fresh)) != {ID_BYTES} or _GAP in fresh:
+            for block_id in fresh:
+                _check_id(block_id)
         start = len(self._ids)
         if start + len(fresh) > MAX_ROWS:
             raise InvalidInput("row", f"{start} is not below {MAX_ROWS}: this home is full")
         self._row_of.update(zip(fresh, range(start, start + len(fresh)), strict=True))
         self._ids.extend(fresh)
+        return len(fresh)
 
 
 class Contexts:

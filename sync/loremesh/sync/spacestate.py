@@ -154,12 +154,18 @@ def set_aside(state: SyncState, proof: ForkProof) -> None:
 
 
 def accept(
-    state: SyncState, passed: Passed, frame: int, hour: float, stamps: NDArray[np.float64] | None = None
+    state: SyncState,
+    passed: Passed,
+    frame: int,
+    hour: float,
+    stamps: NDArray[np.float64] | None = None,
+    rows: NDArray[np.int64] | None = None,
 ) -> Accepted:
     """Take a frame that passed and is stored as log number `frame`: the only way frames change state.
 
     `hour` is the active hour of its arrival and `stamps` its rows' freshness stamps; a replay passes what was
-    stored with it. Raises `InvalidInput` for a frame out of turn, which comes of a damaged log only.
+    stored with it. `rows` are the local rows of its ids where they have been given out already. Raises
+    `InvalidInput` for a frame out of turn, which comes of a damaged log only.
     """
     space = state.spaces[passed.space]
     header = passed.header
@@ -174,11 +180,12 @@ def accept(
     space.chains[key] = chain
     space.incarnations.setdefault(header.origin, set()).add(header.incarnation)
     effect = passed.effect
+    if rows is None:
+        rows = state.index.ensure(passed.ids)
     match effect:
         case Evidence():
-            return _accept_evidence(state, space, passed, effect, frame, hour, stamps)
+            return _accept_evidence(state, space, passed, effect, rows, frame, hour, stamps)
         case Blocks():
-            rows = state.index.ensure(effect.ids)
             source = state.registers.source(Source(header.origin, header.incarnation, passed.space))
             state.providers.add(rows, source, hour)
             return Accepted(np.sort(rows), rows, _NO_STAMPS, [])
@@ -230,12 +237,12 @@ def _accept_evidence(
     space: SpaceState,
     passed: Passed,
     evidence: Evidence,
+    rows: NDArray[np.int64],
     frame: int,
     hour: float,
     stamps: NDArray[np.float64] | None,
 ) -> Accepted:
     origin = passed.header.origin
-    rows = state.index.ensure(evidence.ids)
     used = space.contexts.setdefault(origin, set())
     used.update(state.contexts.ensure(label) for label in evidence.contexts)
     space.incarnations[origin].update(evidence.incarnations)
