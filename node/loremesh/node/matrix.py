@@ -6,9 +6,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_ROWS: Final = 16_384
-"""Rows that memory is reserved for at a time (24 MiB at 384 dimensions): growing copies nothing, and the
-operating system gives real memory only to rows that are written."""
+CHUNK_BYTES: Final = 256 * 1024 * 1024
+"""Address space reserved at a time (174,720 rows of 384 dimensions). Growing copies nothing, and the
+operating system gives real memory only to rows that are written. Large, because every chunk is one product
+and so one rendezvous of BLAS's threads, which costs milliseconds on a busy machine."""
+
+_ROW_BLOCK: Final = 64
+"""Rows are multiplied in whole blocks of this many: BLAS takes another path for the few rows left over, with
+other last bits, and then a cosine would depend on how many rows there are."""
 
 UNIT_TOLERANCE: Final = 1e-3
 """How far from 1 the length of a vector may be; float32 sums of 10⁴ squares stay well within."""
@@ -17,10 +22,11 @@ UNIT_TOLERANCE: Final = 1e-3
 class VectorMatrix:
     """Unit vectors, float32[dimension], by row number; a row without a vector counts as cosine 0."""
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         if dimension < 1:
             raise ValueError(f"dimension must be at least 1, not {dimension}")
         self.dimension = dimension
+        self._chunk_rows = max(chunk_bytes // (4 * dimension * _ROW_BLOCK), 1) * _ROW_BLOCK
         self._chunks: list[NDArray[np.float32]] = []
         self._held: list[NDArray[np.bool_]] = []
 
@@ -44,10 +50,10 @@ class VectorMatrix:
         wrong = np.flatnonzero(~(np.abs(lengths - 1.0) <= UNIT_TOLERANCE))
         if len(wrong):
             raise ValueError(f"vector of row {at[wrong[0]]} has length {lengths[wrong[0]]}, not 1")
-        while int(at.max()) >= len(self._chunks) * CHUNK_ROWS:
-            self._chunks.append(np.zeros((CHUNK_ROWS, self.dimension), dtype=np.float32))
-            self._held.append(np.zeros(CHUNK_ROWS, dtype=np.bool_))
-        chunk_of, within = np.divmod(at, CHUNK_ROWS)
+        while int(at.max()) >= len(self._chunks) * self._chunk_rows:
+            self._chunks.append(np.zeros((self._chunk_rows, self.dimension), dtype=np.float32))
+            self._held.append(np.zeros(self._chunk_rows, dtype=np.bool_))
+        chunk_of, within = np.divmod(at, self._chunk_rows)
         for chunk in np.unique(chunk_of).tolist():
             here = chunk_of == chunk
             self._chunks[chunk][within[here]] = vectors[here]
@@ -56,38 +62,38 @@ class VectorMatrix:
     def drop(self, row: int) -> None:
         """Forgets the vector of `row`, overwriting it; nothing happens when there is none."""
         if self.has(row):
-            self._chunks[row // CHUNK_ROWS][row % CHUNK_ROWS] = 0.0
-            self._held[row // CHUNK_ROWS][row % CHUNK_ROWS] = False
+            self._chunks[row // self._chunk_rows][row % self._chunk_rows] = 0.0
+            self._held[row // self._chunk_rows][row % self._chunk_rows] = False
 
     def has(self, row: int) -> bool:
         """Whether `row` has a vector."""
-        return 0 <= row < len(self._held) * CHUNK_ROWS and bool(
-            self._held[row // CHUNK_ROWS][row % CHUNK_ROWS]
-        )
+        chunk, within = divmod(row, self._chunk_rows)
+        return 0 <= chunk < len(self._held) and bool(self._held[chunk][within])
 
     def held(self, size: int) -> NDArray[np.bool_]:
         """Which of the rows 0 … size−1 have a vector, bool[size]."""
         found = np.zeros(size, dtype=np.bool_)
-        for start, held in zip(range(0, size, CHUNK_ROWS), self._held, strict=False):
-            found[start : start + CHUNK_ROWS] = held[: size - start]
+        for start, held in zip(range(0, size, self._chunk_rows), self._held, strict=False):
+            found[start : start + self._chunk_rows] = held[: size - start]
         return found
 
     def vector(self, row: int) -> NDArray[np.float32] | None:
         """A copy of the vector of `row`, None when it has none."""
-        return self._chunks[row // CHUNK_ROWS][row % CHUNK_ROWS].copy() if self.has(row) else None
+        return self._chunks[row // self._chunk_rows][row % self._chunk_rows].copy() if self.has(row) else None
 
     def cosine(self, query: NDArray[np.float32], size: int) -> NDArray[np.float32]:
         """Cosine of the rows 0 … size−1 with the unit vector `query`, float32[size], 0 where there is no
         vector.
 
         Raises ValueError when the dimension is another one. The last bits of a cosine depend on numpy's build
-        and processor, not on the other rows' vectors.
+        and the processor, not on the other rows.
         """
         if query.shape != (self.dimension,):
             raise ValueError(f"query has shape {query.shape}, not {(self.dimension,)}")
         wanted = np.ascontiguousarray(query, dtype=np.float32)
-        cosines = np.zeros(size, dtype=np.float32)
-        for start, chunk in zip(range(0, size, CHUNK_ROWS), self._chunks, strict=False):
-            stop = min(size, start + CHUNK_ROWS)
+        whole = -(-size // _ROW_BLOCK) * _ROW_BLOCK
+        cosines = np.zeros(whole, dtype=np.float32)
+        for start, chunk in zip(range(0, whole, self._chunk_rows), self._chunks, strict=False):
+            stop = min(whole, start + self._chunk_rows)
             np.dot(chunk[: stop - start], wanted, out=cosines[start:stop])
-        return cosines
+        return cosines[:size]

@@ -131,6 +131,7 @@ class OpenAIEmbedder:
             headers=headers,
             timeout=httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s),
             follow_redirects=False,  # a redirect would carry the texts to somewhere nobody chose
+            trust_env=not _is_loopback(url.host),  # what stays on this machine goes through no proxy
         )
 
     @property
@@ -257,7 +258,10 @@ class OpenAIEmbedder:
                 f"vectors have {dimension} dimensions, not 1 … {MAX_DIMENSION}", wrong_service, False
             )
         vectors = np.array([item.embedding for item in items], dtype=np.float64)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        with np.errstate(
+            over="ignore"
+        ):  # a length beyond float64 is refused below like any that is not finite
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(lengths).all() or not (lengths > 0.0).all():
             return _Problem("a vector is zero or not finite", wrong_service, False)
         self._dimension = dimension
