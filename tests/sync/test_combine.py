@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loremesh.sync.combine import (
@@ -93,6 +93,7 @@ def test_a_register_counts_once_through_whichever_spaces_it_came(
     assert shares_by_name(both, world.lens(both)) == shares_by_name(one, world.lens(one))
 
 
+@settings(max_examples=50)
 @given(honest(), worlds())
 def test_a_row_alone_gets_what_it_gets_among_all(statements: list[Statement], world: World) -> None:
     registers = stated(statements)
@@ -105,6 +106,7 @@ def test_a_row_alone_gets_what_it_gets_among_all(statements: list[Statement], wo
         assert alone.freshness.stability_h[0] == together.freshness.stability_h[row]
 
 
+@settings(max_examples=50)
 @given(honest(), st.sampled_from(PEERS))
 def test_own_evidence_is_excluded(statements: list[Statement], me: bytes) -> None:
     registers, others = stated(statements), stated([s for s in statements if s.origin != me])
@@ -135,6 +137,7 @@ def test_shares_round_down_at_each_step() -> None:
     assert shares_by_name(registers, lens_of(registers, policy)) == {(0, 1, A): (2, 1)}
 
 
+@settings(max_examples=50)
 @given(st.integers(1, 4), st.integers(1, 10**5), st.integers(0, ONE))
 def test_more_keys_of_a_principal_bring_no_more_than_one(keys: int, outcomes: int, tau: int) -> None:
     registers = stated([say(peer, outcomes) for peer in PEERS[:keys]])
@@ -157,6 +160,7 @@ def test_a_principals_limit_is_that_of_its_most_trusted_peer_with_a_share() -> N
     }
 
 
+@settings(max_examples=50)
 @given(
     honest(peers=(A, B)),
     st.integers(1, MAX_FX),

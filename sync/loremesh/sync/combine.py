@@ -128,14 +128,15 @@ def shares_of(found: Counted, lens: Lens) -> Shares:
         return _no_shares()
     # A class is what one peer says in one context at one trust; incarnations are summed inside it.
     pair = _edges(found.row, found.peer)
-    classes = np.flatnonzero(pair | _edges(found.context, found.tau_fx))
+    classes = (pair | _edges(found.context, found.tau_fx)).nonzero()[0]
     row, peer, context = found.row[classes], found.peer[classes], found.context[classes]
     tau = found.tau_fx[classes]
     alpha = np.add.reduceat(found.alpha, classes)
     beta = np.add.reduceat(found.beta, classes)
-    pairs = np.flatnonzero(pair[classes])
-    mass = _spread(np.add.reduceat(alpha + beta, pairs), pairs, len(row))
-    cap = _spread(np.minimum.reduceat(np.minimum.reduceat(found.cap_fx, classes), pairs), pairs, len(row))
+    pair = pair[classes]
+    pairs, of = pair.nonzero()[0], pair.cumsum() - 1
+    mass = np.add.reduceat(alpha + beta, pairs)[of]
+    cap = np.minimum.reduceat(np.minimum.reduceat(found.cap_fx, classes), pairs)[of]
     alpha, beta = _scaled_where(mass > cap, alpha, beta, cap, mass)
     weight = tau * lens.multiplier_fx[context] >> SHIFT
     alpha, beta = alpha * weight >> SHIFT, beta * weight >> SHIFT
@@ -150,9 +151,10 @@ def shares_of(found: Counted, lens: Lens) -> Shares:
         alpha, beta = np.add.reduceat(alpha, merged), np.add.reduceat(beta, merged)
         limit = np.maximum.reduceat(limit, merged)
     principal = lens.principal[peer]
-    owners = np.flatnonzero(_edges(row, principal))
-    mass = _spread(np.add.reduceat(alpha + beta, owners), owners, len(row))
-    limit = _spread(np.maximum.reduceat(limit, owners), owners, len(row))
+    owner = _edges(row, principal)
+    owners, of = owner.nonzero()[0], owner.cumsum() - 1
+    mass = np.add.reduceat(alpha + beta, owners)[of]
+    limit = np.maximum.reduceat(limit, owners)[of]
     alpha, beta = _scaled_where(mass > limit, alpha, beta, limit, mass)
     kept = (alpha | beta) > 0
     return Shares(
@@ -262,16 +264,11 @@ def _edges(first: NDArray[np.generic], *others: NDArray[np.generic]) -> Flags:
     return edges
 
 
-def _spread(values: Ints, starts: Ints, length: int) -> Ints:
-    """Each run's value, repeated over the run."""
-    return np.repeat(values, np.diff(starts, append=length))
-
-
 def _scaled_where(
     where: Flags, alpha: Ints, beta: Ints, numerator: Ints, denominator: Ints
 ) -> tuple[Ints, Ints]:
     """⌊x·numerator/denominator⌋ in both columns at the places given."""
-    at = np.flatnonzero(where)
+    at = where.nonzero()[0]
     if len(at):
         up, down = numerator[at], denominator[at]
         alpha[at], beta[at] = scaled(alpha[at], up, down), scaled(beta[at], up, down)
