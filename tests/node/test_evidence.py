@@ -9,9 +9,11 @@ from loremesh.node.errors import UnknownThing
 from loremesh.node.events import FrameName
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
 from loremesh.node.fold import MAX_EPISODE_BLOCKS
-from loremesh.node.snapshot import differences
+from loremesh.node.rules import FSRS5
+from loremesh.node.snapshot import differences, export_state, load_state
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_MASS, ONE
+from loremesh.sync.rows import Contexts
 from tests.node.agents import Agent, fold
 
 NAN, INF = float("nan"), float("inf")
@@ -92,6 +94,11 @@ def test_a_block_takes_sixty_four_contexts(agent: Agent) -> None:
         with pytest.raises(InvalidInput, match="context number 65"):
             agent.outcome(0, context=label)
     agent.outcome(0, context="c3")
+    agent.state = load_state(export_state(agent.state), Contexts(), FSRS5)
+    with pytest.raises(InvalidInput, match="context number 65"):
+        agent.outcome(0, context="another")
+    agent.forget(0)
+    agent.outcome(0, context="another")
 
 
 def test_a_register_holds_a_bounded_mass(agent: Agent) -> None:

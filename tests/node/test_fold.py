@@ -191,6 +191,7 @@ def test_own_registers_hold_first_hand_outcomes_by_context(agent: Agent) -> None
     agent.rate(0, 0.9)
     agent.outcome(0, context="deploy")
     agent.outcome(0, 1, signal=0.0, context="deploy")
+    agent.wait(12)
     agent.outcome(0, signal=0.5, weight=3.0)
     held, label = registers_of(agent.state), agent.state.contexts.label
     found = {
@@ -208,6 +209,7 @@ def test_own_registers_hold_first_hand_outcomes_by_context(agent: Agent) -> None
     total = sum(held.alpha[held.row == 0].tolist()), sum(held.beta[held.row == 0].tolist())
     assert total == (agent.state.columns.self_a[0], agent.state.columns.self_b[0])
     newest = held.version == 4
+    assert held.stamp_h[newest].tolist() == [agent.clock.hour]
     assert held.stability_h[newest].tolist() == [agent.state.columns.published_stability_h[0]]
 
 

@@ -161,10 +161,7 @@ class FirstHand:
         self._settle()
         slots = self._registers.select(np.array([row], np.int64))
         for context in np.unique(self._registers.held(slots).context).tolist():
-            slot = self._slot_of.pop(row << CONTEXT_BITS | context)
-            self._row[slot] = -1
-            self._alpha[slot] = self._beta[slot] = self._version[slot] = 0
-            self._stability_h[slot] = self._hour[slot] = 0.0
+            del self._slot_of[row << CONTEXT_BITS | context]  # the slot is not used again until the next load
         self._contexts_of.pop(row, None)
         self._registers.drop(row)
 

@@ -155,11 +155,11 @@ def _registers(part: Exported, labels: dict[int, str], contexts: Contexts) -> Re
     try:
         source, row, context = (np.asarray(part[name]) for name in ("source", "row", "context"))
         renumbered = np.array([contexts.ensure(labels[index]) for index in context.tolist()], context.dtype)
+        order = np.lexsort((renumbered, row, source))
+        columns = {name: column[order] for name, column in part.items() if isinstance(column, np.ndarray)}
+        return Registers.load({**part, **columns, "context": renumbered[order]})
     except KeyError as error:
         raise ValueError(f"own registers cannot be taken up: {error} is missing") from error
-    order = np.lexsort((renumbered, row, source))
-    columns = {name: column[order] for name, column in part.items() if isinstance(column, np.ndarray)}
-    return Registers.load({**part, **columns, "context": renumbered[order]})
 
 
 def _part(exported: Mapping[str, NDArray[np.generic] | bytes], prefix: str) -> Exported:
