@@ -83,6 +83,11 @@ def test_a_query_has_no_syntax(query: str) -> None:
     assert sorted(rows_of(index_of(TEXTS), query))[:2] == expected
 
 
+def test_a_word_said_twice_in_a_query_counts_once() -> None:
+    index = index_of(TEXTS)
+    assert found(index, "indexer schema indexers indexer") == found(index, "indexer schema")
+
+
 def test_a_text_added_after_a_search_is_found_by_the_next() -> None:
     index = index_of(TEXTS[:3])
     assert rows_of(index, "review") == []

@@ -15,6 +15,7 @@ from loremesh.node.score import (
     Links,
     Ranked,
     Terms,
+    composite,
     hybrid_sim,
     rank,
     recall_frame,
@@ -168,6 +169,20 @@ def test_rank_equals_scoring_and_sorting_everything(
     assert [(hit.row, hit.score) for hit in found] == expected
 
 
+def test_rank_is_exact_where_float32_has_the_order_wrong() -> None:
+    random = np.random.default_rng(5)
+    columns = [np.float32(0.5) + random.random(500, dtype=np.float32) * np.float32(2e-7) for _ in range(5)]
+    rough = composite(TASK, Terms(*columns))
+    exact = {
+        hit.row: hit.score
+        for hit in rank(TASK, Terms(*columns), 500, eligible=everyone(500), block_id=by_number)
+    }
+    best, other = next((a, b) for a in exact for b in exact if exact[a] > exact[b] and rough[a] < rough[b])
+    # The truly best row once, the one that only looks better fifty times.
+    crowd = Terms(*(column[[other] * 50 + [best]] for column in columns))
+    assert rank(TASK, crowd, 1, eligible=everyone(51), block_id=by_number)[0].row == 50
+
+
 def test_the_score_is_exactly_the_sum_of_the_parts_shown() -> None:
     random = np.random.default_rng(3)
     terms = Terms(*(random.random(500, dtype=np.float32) for _ in range(5)))
@@ -208,6 +223,20 @@ def flood(k: int, share: float = 0.5) -> list[Ranked]:
 
 def test_a_flood_from_one_peer_gets_at_most_half_of_the_places() -> None:
     assert [hit.row for hit in flood(5)] == [0, 1, 1000, 1001, 1002]
+
+
+def test_a_flood_is_passed_over_without_looking_at_each_of_its_blocks() -> None:
+    looked_at: list[int] = []
+
+    def counted(row: int) -> bytes:
+        looked_at.append(row)
+        return by_number(row)
+
+    sim = np.linspace(1.0, 0.1, 5_010, dtype=np.float32)
+    foreign = np.full(5_010, 4, dtype=np.int32)
+    foreign[5_000:] = -1
+    rank(TASK, terms_of(5_010, sim), 5, eligible=everyone(5_010), block_id=counted, sole_principal=foreign)
+    assert len(looked_at) < 50
 
 
 def test_the_share_of_one_peer_is_configurable() -> None:
