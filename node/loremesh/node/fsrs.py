@@ -17,23 +17,13 @@ FSRS5: Final[Weights] = (
 )  # fmt: skip
 
 FACTOR: Final = 19.0 / 81.0
-"""Makes R(S) = 0.9 at a decay of -0.5: stability is the time until recall falls to 0.9."""
-DECAY: Final = -0.5
+"""F of the curve R = (1 + F·t/S)^-0.5: with it R(S) = 0.9, stability is the time until recall falls to 0.9."""
 MIN_STABILITY_DAYS: Final = 0.1
 """The package's own floor (5.1.3); it keeps S^-w9 and t/S finite."""
 MAX_STABILITY_DAYS: Final = 36_500.0
 """A hundred years, the scheduler's own maximal interval: products of S stay finite whatever is folded."""
 MIN_DIFFICULTY: Final = 1.0
 MAX_DIFFICULTY: Final = 10.0
-
-
-def retrievability(elapsed: float, stability: float) -> float:
-    """R(t) = (1 + F·t/S)^C in [0, 1]. `elapsed` ≥ 0 and `stability` > 0 in one unit of time.
-
-    >>> round(retrievability(24.0, 24.0), 12)
-    0.9
-    """
-    return 1.0 / math.sqrt(1.0 + FACTOR * elapsed / stability)
 
 
 def after_success(w: Weights, stability_days: float, difficulty: float, recall: float) -> float:
