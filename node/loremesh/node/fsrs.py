@@ -17,7 +17,7 @@ FSRS5: Final[Weights] = (
 )  # fmt: skip
 
 FACTOR: Final = 19.0 / 81.0
-"""F of the curve R = (1 + F·t/S)^-0.5: with it R(S) = 0.9, stability is the time until recall falls to 0.9."""
+"""F of the curve R = (1 + F·t/S)^-0.5. It makes R(S) = 0.9, as "stability" means."""
 MIN_STABILITY_DAYS: Final = 0.1
 """The package's own floor (5.1.3); it keeps S^-w9 and t/S finite."""
 MAX_STABILITY_DAYS: Final = 36_500.0
