@@ -1,0 +1,323 @@
+"""The log: appending rows and reading them back, each opened and checked. Runs in the database's thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from loremesh.crypto.atrest import open_block, seal_block
+from loremesh.crypto.errors import SealBroken
+from loremesh.node.store.blocks import block_keys, unwrapped
+from loremesh.node.store.errors import Damaged, FrameExists, UnknownRow
+from loremesh.node.store.ledger import FEED_LABEL, Draft, Ledger, seal_numbered
+from loremesh.node.store.schema import HASH_BYTES, digest_of, gone_place, next_running, place
+from loremesh.node.store.values import (
+    Feed,
+    FeedPosition,
+    FrameRow,
+    HomeEvent,
+    Kind,
+    LogRow,
+    NewRow,
+    OwnEvent,
+    Position,
+    State,
+    StoredFrame,
+)
+
+EVENT, FRAME_BODY, CUT_BODY = "event", "frame-body", "cut-body"
+HOME_LABEL, HEADER_LABEL, GONE_LABEL = "event", "frame-header", "gone"
+BATCH_BYTES = 4 << 20
+"""Sealed bytes read at a time: frames are up to 256 KiB, and memory is bounded."""
+BATCH_ROWS = 4096
+APPEND_ROWS_MAX = 65_536
+"""Rows of one append: one transaction, all of it in memory."""
+
+_ROW = (
+    "SELECT log.n, log.kind, log.ref, log.number, log.slot, log.state, log.header, log.body, log.digest,"
+    " erasable.wrapped, block.slot FROM log"
+    " LEFT JOIN block ON log.kind = 1 AND block.row = log.ref"
+    " LEFT JOIN erasable ON erasable.slot = ifnull(log.slot, block.slot)"
+)
+
+
+class RawRow(NamedTuple):
+    """A log row as stored, with the wrapped key that its body is sealed under (None for HOME)."""
+
+    n: int
+    kind: int
+    ref: int | None
+    number: int | None
+    slot: int | None
+    state: int
+    header: bytes | None
+    body: bytes | None
+    digest: bytes
+    wrapped: bytes | None
+    block_slot: int | None
+
+
+class Batch(NamedTuple):
+    """Rows read in one go, and the running hash behind them (None when none was given to start from)."""
+
+    rows: list[LogRow]
+    running: bytes | None
+
+
+def append_rows(connection: sqlite3.Connection, ledger: Ledger, draft: Draft, rows: Sequence[NewRow]) -> int:
+    """Seal and insert rows behind the log's end; the number of the first.
+
+    Raises UnknownRow for an event of a block that is not stored, FrameExists, ValueError for too many rows.
+    """
+    if len(rows) > APPEND_ROWS_MAX:
+        raise ValueError(f"one append takes at most {APPEND_ROWS_MAX} rows, not {len(rows)}")
+    keys = block_keys(connection, ledger, draft, (row.row for row in rows if type(row) is OwnEvent))
+    first = n = draft.n + 1
+    running = draft.running
+    stored = []
+    for row in rows:
+        ref: int | None
+        number: int | None
+        slot: int | None
+        header: bytes | None
+        match row:
+            case OwnEvent(row=block_row, payload=payload):
+                kind, ref, number, slot, header = Kind.OWN, block_row, None, None, None
+                body = seal_block(keys[block_row], EVENT, block_row, payload, n)
+            case HomeEvent(payload=payload):
+                kind, ref, number, slot, header = Kind.HOME, None, None, None, None
+                body = ledger.keys.seal_home(HOME_LABEL, payload, place(n))
+            case FrameRow():
+                kind, number = Kind.FRAME, row.number
+                ref = _feed_number(connection, ledger, draft, row.feed)
+                slot, key = new_erasable(connection, ledger, draft)
+                body = seal_block(key, FRAME_BODY, n, row.payload, ref, number)
+                header = ledger.keys.seal_home(HEADER_LABEL, row.header, place(n, ref, number))
+        digest = digest_of(header, body)
+        running = next_running(running, n, kind, ref, number, digest)
+        stored.append((n, kind, ref, number, slot, header, body, digest))
+        n += 1
+    try:
+        connection.executemany(
+            "INSERT INTO log (n, kind, ref, number, slot, state, header, body, digest)"
+            " VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?)",
+            stored,
+        )
+    except sqlite3.IntegrityError as error:
+        raise FrameExists(
+            f"a frame among rows {first} to {n - 1} has a feed and number that are stored already",
+            "A frame is stored once; ask `frames` what is held before storing one",
+        ) from error
+    draft.n, draft.running = n - 1, running
+    return first
+
+
+def new_erasable(connection: sqlite3.Connection, ledger: Ledger, draft: Draft) -> tuple[int, bytes]:
+    """(slot, key): a new key for something that may have to go, wrapped and stored in the next slot."""
+    slot = draft.next_slot
+    key, wrapped = ledger.keys.new_block_key(slot)
+    connection.execute("INSERT INTO erasable (slot, wrapped) VALUES (?, ?)", (slot, wrapped))
+    draft.next_slot = slot + 1
+    return slot, key
+
+
+def _feed_number(connection: sqlite3.Connection, ledger: Ledger, draft: Draft, feed: Feed) -> int:
+    no = ledger.feeds.get(feed) or draft.feeds.get(feed)
+    if no is None:
+        no = draft.feeds[feed] = len(ledger.feeds) + len(draft.feeds) + 1
+        connection.execute(
+            "INSERT INTO feed (no, body) VALUES (?, ?)",
+            (no, seal_numbered(ledger.keys, FEED_LABEL, no, feed)),
+        )
+    return no
+
+
+def read_batch(
+    connection: sqlite3.Connection,
+    ledger: Ledger,
+    after: int,
+    upto: int,
+    running: bytes | None,
+    *,
+    salvage: bool,
+) -> Batch:
+    """The next rows behind `after`, at most BATCH_ROWS or about BATCH_BYTES, none behind `upto`.
+
+    Raises Damaged for the first row that is missing or does not open; with `salvage` a missing row is passed
+    over and one that does not open comes as DAMAGED.
+    """
+    rows: list[LogRow] = []
+    size, expected = 0, after
+    for raw in raw_rows(connection, after, upto):
+        expected += 1
+        if raw.n != expected:
+            if not salvage:
+                raise Damaged(f"log row {expected}", "it is missing")
+            expected = raw.n
+        try:
+            rows.append(open_row(ledger, raw))
+        except Damaged:
+            if not salvage:
+                raise
+            rows.append(LogRow(raw.n, Kind.HOME, State.DAMAGED, -1, None, 0, b"", None))
+        if running is not None:
+            running = next_running(running, raw.n, raw.kind, raw.ref, raw.number, raw.digest)
+        size += len(raw.body or b"")
+        if size >= BATCH_BYTES:
+            break
+    return Batch(rows, running)
+
+
+def raw_rows(
+    connection: sqlite3.Connection, after: int, upto: int, count: int = BATCH_ROWS
+) -> Iterator[RawRow]:
+    """Rows behind `after` up to `upto`, as stored. The statement ends with the iterator."""
+    cursor = connection.execute(
+        f"{_ROW} WHERE log.n > ? AND log.n <= ? ORDER BY log.n LIMIT ?", (after, upto, count)
+    )
+    try:
+        yield from map(RawRow._make, cursor)
+    finally:
+        cursor.close()
+
+
+def rows_at(connection: sqlite3.Connection, ledger: Ledger, numbers: Sequence[int]) -> list[LogRow]:
+    """The log rows with these numbers, ascending. Raises UnknownRow for one that is not there."""
+    return [open_row(ledger, raw) for raw in raw_rows_at(connection, numbers)]
+
+
+def raw_rows_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[RawRow]:
+    """The rows with these numbers, ascending, as stored. Raises UnknownRow for one that is not there."""
+    for n in sorted(set(map(int, numbers))):
+        found = connection.execute(f"{_ROW} WHERE log.n = ?", (n,)).fetchone()
+        if found is None:
+            raise UnknownRow(f"the log has no row {n}", "Its rows are numbered from 1 up to `position.n`")
+        yield RawRow._make(found)
+
+
+def events_of(
+    connection: sqlite3.Connection, ledger: Ledger, row: int, after: int, limit: int
+) -> list[LogRow]:
+    """At most `limit` own events about the block in `row`, behind log row `after`, ascending."""
+    found = connection.execute(
+        f"{_ROW} WHERE log.kind = 1 AND log.ref = ? AND log.n > ? ORDER BY log.n LIMIT ?", (row, after, limit)
+    ).fetchall()
+    return [open_row(ledger, RawRow._make(raw)) for raw in found]
+
+
+def frames_of(
+    connection: sqlite3.Connection, ledger: Ledger, feed: Feed, first: int, last: int, budget_bytes: int
+) -> list[StoredFrame]:
+    """Frames `first` to `last` of a feed that are held, ascending; one, and more while the budget lasts."""
+    no = ledger.feeds.get(feed)
+    if no is None:
+        return []
+    frames: list[StoredFrame] = []
+    size = 0
+    cursor = connection.execute(
+        f"{_ROW} WHERE log.kind = 3 AND log.ref = ? AND log.number BETWEEN ? AND ? ORDER BY log.number",
+        (no, first, last),
+    )
+    try:
+        for raw in map(RawRow._make, cursor):
+            row = open_row(ledger, raw)
+            size += len(row.header) + len(row.payload or b"")
+            if frames and size > budget_bytes:
+                break
+            frames.append(StoredFrame(row.n, row.number, row.state, row.header, row.payload))
+    finally:
+        cursor.close()
+    return frames
+
+
+def positions_of(connection: sqlite3.Connection, ledger: Ledger) -> list[FeedPosition]:
+    """What is held of every feed."""
+    found = connection.execute(
+        "SELECT ref, min(number), max(number), count(*) FROM log WHERE kind = 3 GROUP BY ref"
+    )
+    return [FeedPosition(ledger.feed_by_no[no], *rest) for no, *rest in found if no in ledger.feed_by_no]
+
+
+def follows(connection: sqlite3.Connection, ledger: Ledger, position: Position) -> bool:
+    """Whether the running hash leads from `position`, row by row, to the head, with nothing erased since."""
+    if position.n > ledger.head.n or position.erasures != ledger.head.erasures:
+        return False
+    running, last = position.running, position.n
+    cursor = connection.execute(
+        "SELECT n, kind, ref, number, digest FROM log WHERE n > ? AND n <= ? ORDER BY n",
+        (position.n, ledger.head.n),
+    )
+    for n, kind, ref, number, digest in cursor:
+        running, last = next_running(running, n, kind, ref, number, digest), last + 1
+        if n != last:
+            return False
+    return last == ledger.head.n and running == ledger.head.running
+
+
+def open_row(ledger: Ledger, raw: RawRow) -> LogRow:
+    """A stored row, opened. Raises Damaged naming its number and what is wrong with it."""
+    where = f"log row {raw.n}"
+    try:
+        kind, state = Kind(raw.kind), State(raw.state)
+    except ValueError:
+        raise Damaged(where, f"kind {raw.kind} or state {raw.state} is none that this schema has") from None
+    if state is State.WHOLE and digest_of(raw.header, raw.body) != raw.digest:
+        raise Damaged(where, "what it holds is not what its digest says: it was altered")
+    shape = (raw.ref is None, raw.number is None, raw.slot is None, raw.header is None, raw.body is None)
+    if shape != _SHAPES.get((kind, state is State.PRUNED)):
+        raise Damaged(where, f"its columns do not fit its kind ({kind.name})")
+    try:
+        header = b""
+        feed = None
+        if kind is Kind.FRAME:
+            feed = ledger.feed_by_no.get(raw.ref or 0)
+            if feed is None:
+                raise Damaged(where, f"it belongs to feed {raw.ref}, which is missing or damaged")
+            header = ledger.keys.open_home(
+                HEADER_LABEL, raw.header or b"", place(raw.n, raw.ref or 0, raw.number or 0)
+            )
+        payload = _opened_body(ledger, raw, kind, state)
+    except (SealBroken, ValueError, OverflowError) as error:
+        raise Damaged(where, f"it was altered, or belongs to another place: {error}") from error
+    row = raw.ref if kind is Kind.OWN and raw.ref is not None else -1
+    return LogRow(raw.n, kind, state, row, feed, raw.number or 0, header, payload)
+
+
+_OWN, _HOME = (False, True, True, True, False), (True, True, True, True, False)
+_SHAPES = {
+    (Kind.OWN, False): _OWN,
+    (Kind.HOME, False): _HOME,
+    (Kind.FRAME, False): (False, False, False, False, False),
+    (Kind.FRAME, True): (False, False, True, False, False),
+}
+"""Which of ref, number, slot, header and body are NULL, by kind and whether the row is PRUNED."""
+
+
+def _opened_body(ledger: Ledger, raw: RawRow, kind: Kind, state: State) -> bytes | None:
+    body, keys = raw.body or b"", ledger.keys
+    if state in (State.PRUNED, State.FORGOTTEN):
+        keys.open_home(
+            GONE_LABEL, body, gone_place(raw.n, raw.kind, raw.ref, raw.number, raw.state, raw.digest)
+        )
+        return None
+    if kind is Kind.HOME:
+        return keys.open_home(HOME_LABEL, body, place(raw.n))
+    if kind is Kind.OWN:
+        row = raw.ref or 0
+        key = ledger.block_keys.get(row)
+        if key is None:
+            if raw.block_slot is None:
+                raise Damaged(f"log row {raw.n}", f"its block (row {row}) is missing")
+            key = unwrapped(keys, row, raw.block_slot, raw.wrapped)
+            ledger.remember_keys({row: key})
+        return open_block(key, EVENT, row, body, raw.n)
+    if raw.wrapped is None:
+        raise Damaged(f"log row {raw.n}", f"its key is missing (slot {raw.slot})")
+    key = keys.unwrap_block_key(raw.slot or 0, raw.wrapped)
+    if state is State.CUT:
+        cut = open_block(key, CUT_BODY, raw.n, body, raw.ref or 0, raw.number or 0)
+        if cut[:HASH_BYTES] != raw.digest:
+            raise Damaged(f"log row {raw.n}", "its digest was altered after its body was cut")
+        return cut[HASH_BYTES:]
+    return open_block(key, FRAME_BODY, raw.n, body, raw.ref or 0, raw.number or 0)
