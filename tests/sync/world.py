@@ -1,4 +1,4 @@
-"""Doubles for the tests of the sync core: peers that compose frames, a journal in memory, a receiving node."""
+"""Doubles for the tests of the sync core: peers that compose frames, a journal, a receiving node."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -63,10 +63,11 @@ class MemoryJournal:
         found: list[SignedFrame] = []
         for passed, _ in sorted(self.log, key=lambda entry: entry[0].header.number):
             header = passed.header
-            if header.space == space and FeedKey(header.origin, header.incarnation, header.chain) == key:
-                if first <= header.number <= last and (budget_bytes > 0 or not found):
-                    found.append(SignedFrame(header, passed.header_bytes, passed.signature, passed.body))
-                    budget_bytes -= passed.size_bytes
+            of = FeedKey(header.origin, header.incarnation, header.chain)
+            wanted = header.space == space and of == key and first <= header.number <= last
+            if wanted and (budget_bytes > 0 or not found):
+                found.append(SignedFrame(header, passed.header_bytes, passed.signature, passed.body))
+                budget_bytes -= passed.size_bytes
         return found
 
 
@@ -87,24 +88,37 @@ class Peer:
     def key(self, chain: Chain = Chain.DATA) -> FeedKey:
         return FeedKey(self.public, self.incarnation, chain)
 
-    def signed(self, kind: Kind, body: bytes, **override: object) -> SignedFrame:
-        """The next frame of its chain; `override` replaces number or previous and leaves the chain alone."""
+    def signed(
+        self,
+        kind: Kind,
+        body: bytes,
+        number: int | None = None,
+        previous: bytes | None = None,
+        time_ms: int = TIME_MS,
+    ) -> SignedFrame:
+        """The next frame of its chain; one with a `number` of its own leaves the chain where it is."""
         chain = Chain.CONTROL if kind is Kind.ADMISSION else Chain.DATA
         at = self.at.get(chain, Position())
-        number, previous = at.number + 1, at.hash
-        if override:
-            number = int(str(override.get("number", number)))
-            previous = override.get("previous", NO_HASH if number == 1 else previous)  # type: ignore[assignment]
+        astray, number = number is not None, at.number + 1 if number is None else number
+        if previous is None:
+            previous = NO_HASH if number == 1 else at.hash
         frame = compose(
             self.identity, space=self.space, incarnation=self.incarnation, kind=kind, body=body,
-            time_ms=TIME_MS, number=number, previous=previous,
+            time_ms=time_ms, number=number, previous=previous,
         )  # fmt: skip
-        if not override:
+        if not astray:
             self.at[chain] = Position(number, header_hash(frame.header_bytes))
         return frame
 
-    def sealed(self, kind: Kind, body: bytes, **override: object) -> bytes:
-        return seal_signed(self.signed(kind, body, **override), 0, EPOCH_KEY)
+    def sealed(
+        self,
+        kind: Kind,
+        body: bytes,
+        number: int | None = None,
+        previous: bytes | None = None,
+        time_ms: int = TIME_MS,
+    ) -> bytes:
+        return seal_signed(self.signed(kind, body, number, previous, time_ms), 0, EPOCH_KEY)
 
     def admission_frame(self) -> bytes:
         return self.sealed(Kind.ADMISSION, encode_admission(self.admission))
@@ -173,7 +187,9 @@ class Space:
         key = SigningKey.from_seed(sha256(b"invitation " + label.encode()).digest())
         return key, invite(self.admin_identity, Invitation(self.id, key.public, label, uses, 0))
 
-    def peer(self, name: str, label: str | None = None, uses: int = 1, incarnation: bytes = b"i" * 16) -> Peer:
+    def peer(
+        self, name: str, label: str | None = None, uses: int = 1, incarnation: bytes = b"i" * 16
+    ) -> Peer:
         """A peer invited under `label`, its own name by default. Its admission is still to be sent."""
         peer = Peer(name.encode(), self.id, incarnation)
         key, invited = self.invitation(label or name, uses)
@@ -245,7 +261,9 @@ def masses(state: SyncState, text: str) -> dict[bytes, tuple[float, float]]:
         return {}
     held = state.registers.held(state.registers.select(np.array([row], np.int64)))
     sums: dict[bytes, tuple[float, float]] = {}
-    for source, alpha, beta in zip(held.source.tolist(), held.alpha.tolist(), held.beta.tolist(), strict=True):
+    for source, alpha, beta in zip(
+        held.source.tolist(), held.alpha.tolist(), held.beta.tolist(), strict=True
+    ):
         origin = state.registers.sources[source].origin
         before = sums.get(origin, (0.0, 0.0))
         sums[origin] = (before[0] + alpha / ONE, before[1] + beta / ONE)
@@ -261,7 +279,15 @@ def many_rows(ids: Sequence[bytes], version: int = 1, incarnation: bytes = b"i" 
     n = len(ids)
     return encode_evidence(
         Evidence(
-            sorted(ids), [""], [incarnation], np.arange(n, dtype=np.int64), columns(n, 0), columns(n, 0),
-            columns(n, version * ONE), columns(n, ONE), np.full(n, 24.0), columns(n, version),
-        )  # fmt: skip
+            sorted(ids),
+            [""],
+            [incarnation],
+            np.arange(n, dtype=np.int64),
+            columns(n, 0),
+            columns(n, 0),
+            columns(n, version * ONE),
+            columns(n, ONE),
+            np.full(n, 24.0),
+            columns(n, version),
+        )
     )

@@ -145,6 +145,8 @@ def _check_rows(evidence: Evidence) -> None:
     if not 0 < rows <= MAX_ROWS or any(len(getattr(evidence, name)) != rows for name in _COLUMNS):
         raise Malformed("evidence", f"must have 1 to {MAX_ROWS} rows and columns of one length")
     _check_table("evidence.ids", evidence.ids, block, MAX_ROWS)
+    if not any(evidence.ids[0]):
+        raise Malformed("evidence.ids", "has zeros for an id, which is no SHA-256 of anything")
     _check_table("evidence.contexts", evidence.contexts, context, MAX_FRAME_CONTEXTS)
     _check_table("evidence.incarnations", evidence.incarnations, incarnation, MAX_FRAME_INCARNATIONS)
     _check_labels(evidence.contexts)
