@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
@@ -57,24 +58,27 @@ class World:
         member_trust: tuple[int, ...],
         owner: tuple[str, ...],
         multipliers: tuple[float, ...],
-        cap: float,
+        caps: tuple[float, ...],
     ) -> None:
         self.policy = Policy(
             peers={peer: PeerTrust(tau) for peer, tau in set_trust.items()},
             principals=dict(zip(PEERS, owner, strict=True)),
             multipliers=dict(zip(CONTEXTS, multipliers, strict=True)),
-            cap=cap,
+            cap=min(caps),
         )
+        self.caps_fx = {space: round(cap * ONE) for space, cap in zip(SPACES, caps, strict=True)}
         self.member_trust = dict(zip(SPACES, member_trust, strict=True))
         self.terms = Terms(
             tau=lambda origin, space: set_trust.get(origin, self.member_trust[space]),
             principal=lambda origin: owner[PEERS.index(origin)],
             multiplier=lambda context: round(multipliers[context] * ONE),
-            cap=round(cap * ONE),
+            cap=self.caps_fx.__getitem__,
         )
 
     def lens(self, registers: Registers) -> Lens:
-        return lens_of(registers, self.policy, self.member_trust)
+        lens = lens_of(registers, self.policy, self.member_trust)
+        caps = [self.caps_fx[source.space] for source in registers.sources]  # as policies of spaces will say
+        return msgspec.structs.replace(lens, cap_fx=np.array(caps, np.int64))
 
 
 def worlds() -> st.SearchStrategy[World]:
@@ -86,7 +90,7 @@ def worlds() -> st.SearchStrategy[World]:
         member_trust=st.tuples(trust, trust),
         owner=st.tuples(*[st.sampled_from(["x", "y"])] * len(PEERS)),
         multipliers=st.tuples(*[st.sampled_from([0.0, 0.25, 0.7, 1.0])] * len(CONTEXTS)),
-        cap=st.sampled_from([0.0, 0.5, 3.3, 32.0, 2.0**15, 2.0**20]),
+        caps=st.tuples(*[st.sampled_from([0.0, 0.5, 3.3, 32.0, 2.0**15, 2.0**20])] * len(SPACES)),
     )
 
 

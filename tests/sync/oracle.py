@@ -22,23 +22,25 @@ class Statement(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Everything a lens says, as functions; trust, multipliers and the cap in 2⁻¹⁶."""
+    """Everything a lens says, as functions; trust, multipliers and caps in 2⁻¹⁶."""
 
     tau: Callable[[bytes, bytes], int]  # (origin, space)
     principal: Callable[[bytes], object]
     multiplier: Callable[[int], int]
-    cap: int
+    cap: Callable[[bytes], int]  # (space)
 
 
 def shares(statements: Iterable[Statement], terms: Terms) -> dict[tuple[int, int, bytes], Share]:
     """(row, context, origin) → (α, β), without the zeros."""
     newest: dict[tuple[int, bytes, int, bytes], tuple[int, int, int]] = {}
     trust: dict[tuple[int, bytes, int, bytes], int] = {}
+    caps: dict[tuple[int, bytes], int] = {}
     for s in statements:
         tau, key = terms.tau(s.origin, s.space), (s.row, s.origin, s.context, s.incarnation)
         if tau > 0:
             newest[key] = max(newest.get(key, (0, 0, 0)), (s.version, s.alpha, s.beta))
             trust[key] = max(trust.get(key, 0), tau)
+            caps[s.row, s.origin] = min(caps.get((s.row, s.origin), 1 << 99), terms.cap(s.space))
     said: dict[tuple[int, bytes, int, int], Share] = defaultdict(lambda: (0, 0))
     mass: dict[tuple[int, bytes], int] = defaultdict(int)
     for (row, origin, context, incarnation), (_, alpha, beta) in newest.items():
@@ -49,15 +51,16 @@ def shares(statements: Iterable[Statement], terms: Terms) -> dict[tuple[int, int
     found: dict[tuple[int, int, bytes], Share] = defaultdict(lambda: (0, 0))
     limit: dict[tuple[int, object], int] = defaultdict(int)
     for (row, origin, context, tau), (a, b) in said.items():
-        if mass[row, origin] > terms.cap:
-            a, b = (x * terms.cap // mass[row, origin] for x in (a, b))
+        cap = caps[row, origin]
+        if mass[row, origin] > cap:
+            a, b = (x * cap // mass[row, origin] for x in (a, b))
         weight = tau * terms.multiplier(context) // 65536
         a, b = a * weight // 65536, b * weight // 65536
         if a or b:
             had = found[row, context, origin]
             found[row, context, origin] = had[0] + a, had[1] + b
             owner = (row, terms.principal(origin))
-            limit[owner] = max(limit[owner], tau * terms.cap // 65536)
+            limit[owner] = max(limit[owner], tau * cap // 65536)
     together: dict[tuple[int, object], int] = defaultdict(int)
     for (row, _, origin), (a, b) in found.items():
         together[row, terms.principal(origin)] += a + b

@@ -1,6 +1,7 @@
 """Combine: equal to the plain oracle whatever the order, copies, frames, spaces, trust and caps."""
 
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -85,8 +86,9 @@ def test_any_order_duplication_and_grouping_gives_the_same_integers(
 def test_a_register_counts_once_through_whichever_spaces_it_came(
     statements: list[Statement], world: World, data: st.DataObject
 ) -> None:
-    level = world.terms.tau(A, SPACES[0])
-    world.member_trust = dict.fromkeys(SPACES, level)  # the same trust in both, so that the way cannot matter
+    # The same terms in both, so that the way cannot matter.
+    world.member_trust = dict.fromkeys(SPACES, world.member_trust[SPACES[0]])
+    world.caps_fx = dict.fromkeys(SPACES, world.caps_fx[SPACES[0]])
     once = [s for s in statements if s.space == SPACES[0]]
     echoed = [s._replace(space=SPACES[1]) for s in once if data.draw(st.booleans())]
     one, both = stated(once), stated(once + echoed)
@@ -158,6 +160,41 @@ def test_a_principals_limit_is_that_of_its_most_trusted_peer_with_a_share() -> N
         (0, 0, A): (16 * ONE * 16 // 24, 0),
         (0, 0, B): (8 * ONE * 16 // 24, 0),
     }
+
+
+def test_a_principals_limit_is_that_of_the_largest_trust_any_share_came_at() -> None:
+    low = say(A, 20)
+    high = say(A, 20, incarnation=b"2" * 16, space=SPACES[1])
+    registers = stated([low, high, say(B, 40, space=SPACES[1])])
+    policy = Policy(principals=dict.fromkeys(PEERS, "acme"))
+    lens = lens_of(registers, policy, {SPACES[0]: ONE // 4, SPACES[1]: HALF})
+    # A is capped to 16 + 16, which count 4 + 8; B's 32 count 16; together 28, and ½·32 = 16 are allowed.
+    assert shares_by_name(registers, lens) == {
+        (0, 0, A): (12 * ONE * 16 // 28, 0),
+        (0, 0, B): (16 * ONE * 16 // 28, 0),
+    }
+
+
+@pytest.mark.parametrize("echo", [[], [say(B, 1), say(B, 1, space=SPACES[1])]])
+def test_incarnations_at_one_trust_are_summed_before_rounding(echo: list[Statement]) -> None:
+    least = 1 / ONE  # at trust ½ two of them together make one unit, and each alone none
+    statements = [
+        say(A, least, incarnation=b"1" * 16),
+        say(A, least, incarnation=b"2" * 16, space=SPACES[1]),
+        say(A, least, incarnation=b"3" * 16),
+    ]
+    registers = stated([*statements, *echo])
+    lens = lens_of(registers, member_trust={SPACES[0]: HALF, SPACES[1]: HALF + 1})
+    assert shares_by_name(registers, lens)[0, 0, A] == (1, 0)
+
+
+def test_even_two_values_of_one_version_give_the_same_shares_whichever_came_first() -> None:
+    lies = [say(A, 1, 9), say(A, 3, 2, space=SPACES[1]), say(A, 3, 4, space=b"u" * 32)]
+    members = [Member(A, "", lie.space) for lie in lies]
+    for order in permutations(lies):
+        registers = stated(order)
+        lens = lens_of(registers, member_trust={lie.space: ONE for lie in lies}, members=members)
+        assert shares_by_name(registers, lens) == {(0, 0, A): (3 * ONE, 4 * ONE)}
 
 
 @settings(max_examples=50)
