@@ -509,7 +509,9 @@ async def test_a_header_without_its_body_holds_the_place_and_the_body_can_come_l
     assert masses(node.state, "a") == {ann.public: (1.0, 0.0)}
     assert node.space.chains[ann.key()].bodiless == set()
     assert isinstance(await admit_carried(whole, node.state, node.journal, 0, 0), Duplicate)
-    assert fingerprint(node.replayed())["registers/alpha"] == fingerprint(node.state)["registers/alpha"]
+    replayed, live = fingerprint(node.replayed()), fingerprint(node.state)
+    assert replayed["spaces"] == live["spaces"]  # rows are numbered in another order, nothing else differs
+    assert masses(node.replayed(), "b") == masses(node.state, "b")
 
 
 async def test_a_frame_whose_rows_are_all_superseded_is_reported_dead() -> None:

@@ -122,7 +122,7 @@ def extend(
 
 
 def fill(chain: HeldChain, number: int, size_bytes: int) -> None:
-    """Take the body of a frame that is held without one."""
+    """Take the body, of that size, of a frame that is held without one."""
     chain.bodiless.remove(number)
     chain.stored_bytes += size_bytes
 

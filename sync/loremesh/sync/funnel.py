@@ -263,10 +263,11 @@ async def _settle(
         case Rejected():
             if verdict.proof is not None:
                 return await _keep_proof(verdict, verdict.proof, state, journal)
-            if verdict.origin and verdict.reason in STOPPING:
+            known = state.spaces.get(carried.space)
+            if known and verdict.reason in STOPPING and verdict.origin in known.members:
                 header = decode(carried).header
                 place = (carried.space, key_of(header))
-                if header.number == state.spaces[carried.space].position(key_of(header)).number + 1:
+                if header.number == known.position(key_of(header)).number + 1:
                     state.intake.stopped[place] = Stopped(header.number, verdict)
             return verdict
         case Duplicate():

@@ -174,7 +174,7 @@ def accept(
     if chain is None:
         chain = HeldChain()
     if passed.fills:
-        fill(chain, header.number, passed.size_bytes)
+        fill(chain, header.number, len(passed.body or b""))
     else:
         extend(chain, header.number, passed.hash, frame, passed.size_bytes, passed.bodiless)
     space.chains[key] = chain
