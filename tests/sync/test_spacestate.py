@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loremesh.sync.errors import InvalidInput
+from loremesh.sync.fixed import ONE
 from loremesh.sync.funnel import admit_following
 from loremesh.sync.spacestate import SyncState, enter_space, export, load
+from loremesh.sync.trust import Policy
 from tests.sync.world import EPOCH_KEY, Node, Row, Space, fingerprint
 
 SPACE, OTHER = Space(), Space(name="other", member_trust=0.25)
@@ -108,8 +110,18 @@ async def test_a_principal_is_what_the_policy_says_else_the_invitation_else_the_
     await node.meet(ann, admin)
     assert node.state.principal(node.space, ann.public) == "invited/crew"
     assert node.state.principal(node.space, admin.public) == f"peer/{admin.public.hex()}"
-    node.state.policy = type(node.state.policy)(principals={ann.public: "alice"})
+    node.state.policy = Policy(principals={ann.public: "alice"})
     assert node.state.principal(node.space, ann.public) == "policy/alice"
+
+
+async def test_the_smaller_of_this_nodes_cap_and_the_spaces_holds() -> None:
+    for ours, theirs, smaller in ((32.0, 4.0, 4.0), (2.0, 4.0, 2.0)):
+        space = Space(cap=theirs)
+        node = space.node(policy=Policy(cap=ours))
+        ann = space.peer("ann")
+        await node.meet(ann)
+        await node.take(ann.evidence(Row("a", 1, 0)))
+        assert node.state.lens().cap_fx.tolist() == [smaller * ONE]
 
 
 def test_neither_a_space_nor_a_state_shows_its_keys() -> None:

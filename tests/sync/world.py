@@ -171,11 +171,13 @@ def evidence_body(rows: Sequence[Row], incarnation: bytes) -> bytes:
 class Space:
     """A space with one administrator, from which peers and nodes are made."""
 
-    def __init__(self, member_trust: float = 0.5, content: bool = True, name: str = "team") -> None:
+    def __init__(
+        self, member_trust: float = 0.5, content: bool = True, name: str = "team", cap: float = 32
+    ) -> None:
         self.admin_identity = Identity.from_seed(sha256(b"admin of " + name.encode()).digest())
         self.genesis = Genesis(
             1, (self.admin_identity.public,), sha256(name.encode()).digest(), name,
-            round(member_trust * ONE), 32 * ONE, content,
+            round(member_trust * ONE), round(cap * ONE), content,
         )  # fmt: skip
         self.genesis_bytes = encode_genesis(self.genesis)
         self.id = space_id(self.genesis_bytes)

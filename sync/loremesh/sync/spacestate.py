@@ -15,6 +15,7 @@ from loremesh.sync.admission import Admittance, Genesis, decode_genesis, space_i
 from loremesh.sync.bodies import Blocks, Evidence
 from loremesh.sync.errors import InvalidInput, Malformed
 from loremesh.sync.feed import START, FeedKey, ForkProof, HeldChain, Position, extend, fill
+from loremesh.sync.fixed import MAX_FX
 from loremesh.sync.intake import Intake
 from loremesh.sync.limits import Budgets
 from loremesh.sync.outcomes import Accepted, Passed
@@ -98,7 +99,13 @@ class SyncState:
             lens = build_lens(
                 self.policy, sources, self.members(), trust, labels, self.own, self.set_aside.keys()
             )
-            self._lens = (stands_for, lens)
+            caps = [
+                self.spaces[one.space].genesis.cap_fx if one.space in self.spaces else MAX_FX
+                for one in sources
+            ]
+            # A space may ask for a smaller cap than this node's; a larger one is not its to ask for.
+            capped = np.minimum(lens.cap_fx, np.array(caps, np.int64))
+            self._lens = (stands_for, msgspec.structs.replace(lens, cap_fx=capped))
         return self._lens[1]
 
     def members(self) -> list[Member]:
