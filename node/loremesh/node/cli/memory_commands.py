@@ -1,0 +1,230 @@
+"""The commands about the node's own memory: learn, recall, outcome, and what looks into it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loremesh.node import params as p
+from loremesh.node import verbs
+from loremesh.node.cli import render
+from loremesh.node.cli.arguments import BLOCK, BlockOption, ContextOption, LimitOption, invocation, number
+from loremesh.node.cli.console import answer, progress_shown
+from loremesh.node.cli.inputs import batches, lines_given, text_given
+from loremesh.node.cli.invocation import Invocation
+from loremesh.node.cli.session import ask, reach
+from loremesh.node.errors import NodeError, UsageError
+from loremesh.node.results import Learned
+
+
+def learn(
+    ctx: typer.Context,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The text; - reads it from standard input.")
+    ] = None,
+    lines: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Learn every line of FILE (- for standard input).")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="T", help="A tag; may be repeated.")] = None,
+    share: Annotated[
+        list[str] | None, typer.Option(metavar="SPACE", help="Share it into this space; may be repeated.")
+    ] = None,
+) -> None:
+    """Learn a text, or every line of a file.
+
+    A text has at most 64 KiB in UTF-8. What is known already is recognised, white space aside, and only takes
+    the tags and spaces. With --lines nothing is learned unless every line can be.
+
+    \b
+    loremesh learn "Restart the indexer after a schema change" --tag ops --share team
+    loremesh learn --lines notes.txt --share team
+    """
+    run = invocation(ctx)
+    if (text is None) == (lines is None):
+        raise UsageError(
+            "learn takes either TEXT or --lines FILE, one of the two", "a TEXT of - reads standard input"
+        )
+    if lines is not None:
+        _learn_lines(run, lines, tag or [], share or [])
+    elif text is not None:
+        result = ask(run.home, verbs.LEARN, p.Learn(text_given(text), tag or [], share or []))
+        answer(run, result, lambda out: render.learned(out, result))
+
+
+def _learn_lines(run: Invocation, name: str, tags: list[str], share: list[str]) -> None:
+    texts = lines_given(name)
+    results: list[Learned] = []
+    with progress_shown(run, "learning", len(texts)) as show, reach(run.home) as calls:
+        for batch in batches(texts):
+
+            def shown(done: int, _: int, before: int = len(results)) -> None:
+                show(before + done, len(texts))
+
+            learned = calls.call(verbs.LEARN_MANY, p.LearnMany(list(batch), tags, share), shown)
+            results.extend(learned)
+            show(len(results), len(texts))
+    answer(run, results, lambda out: render.learned_many(out, results))
+
+
+def recall(
+    ctx: typer.Context,
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="What to find help with; - reads it from standard input.")
+    ],
+    frame: Annotated[
+        str, typer.Option(metavar="FRAME", help="What counts: self, attention, task or simulate.")
+    ] = "attention",
+    context: ContextOption = "",
+    k: Annotated[int, typer.Option("-k", "--k", metavar="N", help="Hits at most, 1 to 256.")] = 5,
+) -> None:
+    """Find what helps with a question.
+
+    It opens an episode, which takes an outcome. The score and its parts are between 0 and 1. Reading is not
+    evidence: only an outcome moves anything.
+
+    \b
+    loremesh recall "search is stale after deploy" --frame task --context deploy -k 3
+    """
+    run = invocation(ctx)
+    params = p.Recall(text_given(query), frame, context, k)
+    result = ask(run.home, verbs.RECALL, params)
+    answer(run, result, lambda out: render.recalled(out, result))
+
+
+def outcome(
+    ctx: typer.Context,
+    signal: Annotated[
+        float, typer.Argument(parser=number, metavar="SIGNAL", help="How well it went: 0 to 1.")
+    ],
+    episode: Annotated[str | None, typer.Option(metavar="E", help="The episode that recall printed.")] = None,
+    block: BlockOption = None,
+    weight: Annotated[
+        float, typer.Option(parser=number, metavar="W", help="Mass of the evidence, 1 for one plain outcome.")
+    ] = 1.0,
+    context: ContextOption = "",
+) -> None:
+    """Say how well it went.
+
+    For an episode or for blocks: 0 is a failure, 1 a success. An episode takes one outcome: the same again
+    changes nothing, a different one is an error.
+
+    \b
+    loremesh outcome 1 --episode 5f0c1d…
+    loremesh outcome 0.2 --block 3ac1f29b --weight 2 --context deploy
+    """
+    run = invocation(ctx)
+    params = p.Outcome(signal, episode, block or [], weight, context)
+    result = ask(run.home, verbs.OUTCOME, params)
+    answer(run, result, lambda out: render.outcome_taken(out, result))
+
+
+def confirm(ctx: typer.Context, block: BlockOption = None) -> None:
+    """Say that blocks were used.
+
+    An outcome of 1 with a small weight: 0.1 unless the home's settings differ.
+
+    \b
+    loremesh confirm --block 3ac1f29b --block 77d0e51c
+    """
+    run = invocation(ctx)
+    if not block:
+        raise UsageError("confirm names no block", "give --block ID, once or more")
+    result = ask(run.home, verbs.CONFIRM, p.Confirm(block))
+    answer(run, result, lambda out: render.outcome_taken(out, result))
+
+
+def explain(ctx: typer.Context, block: BLOCK) -> None:
+    """Show a block's numbers and where they come from.
+
+    alpha and beta are masses of evidence for and against, stability is in active hours. A source's alpha and
+    beta are its raw claim; what trust and caps let count of it stands beside.
+
+    \b
+    loremesh explain 3ac1f29b
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.EXPLAIN, p.OneBlock(block))
+    answer(run, result, lambda out: render.explained(out, result))
+
+
+def consolidate(
+    ctx: typer.Context,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Blocks at most; all that wait without it.")
+    ] = None,
+) -> None:
+    """Embed and rate what waits for it. While `up` runs, this happens by itself.
+
+    What is done stays done when it is interrupted.
+
+    \b
+    loremesh consolidate
+    """
+    run = invocation(ctx)
+    with progress_shown(run, "consolidating") as show:
+        result = ask(run.home, verbs.CONSOLIDATE, p.Consolidate(limit), show)
+    answer(run, result, lambda out: render.consolidated(out, result))
+
+
+def events(
+    ctx: typer.Context,
+    block: Annotated[
+        str | None,
+        typer.Argument(metavar="[BLOCK]", help="Only this block's; its id or 8 digits or more of it."),
+    ] = None,
+    limit: LimitOption = 200,
+    after: Annotated[int, typer.Option(metavar="N", help="Only those behind log number N.")] = 0,
+) -> None:
+    """List the log, or one block's part of it.
+
+    Oldest first. At most --limit events; give the last number as --after for the next ones. Hours are
+    active hours, times are UTC.
+
+    \b
+    loremesh events 3ac1f29b
+    loremesh events --after 200
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.EVENTS, p.Events(block, limit, after))
+    answer(run, result, lambda out: render.events(out, result))
+
+
+def replay(
+    ctx: typer.Context,
+    check: Annotated[
+        bool, typer.Option("--check", help="Hold the log, the columns and the registers against one another.")
+    ] = False,
+    rules: Annotated[str | None, typer.Option(metavar="NAME", help="Rank under another rule set.")] = None,
+) -> None:
+    """Fold the log anew, changing nothing.
+
+    To check the home, or to see what would rank where under other rules. With --check it ends with 1 when
+    something does not agree, and names it.
+
+    \b
+    loremesh replay --check
+    loremesh replay --rules exponential
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.REPLAY, p.Replay(check, rules))
+    answer(run, result, lambda out: render.replayed(out, result))
+    if not result.ok:
+        raise NodeError(
+            f"the home is not as its log says: {len(result.faults)} faults, the first: {result.faults[0]}",
+            "restore the home from a backup; what is not named is sound and can still be read",
+        )
+
+
+def forget(ctx: typer.Context, block: BLOCK) -> None:
+    """Remove a block from this home for good.
+
+    Its key, its text and its events go. It is local: what was shared stays with those who have it, and the
+    answer says so.
+
+    \b
+    loremesh forget 3ac1f29b
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.FORGET, p.OneBlock(block))
+    answer(run, result, lambda out: render.forgotten(out, result))

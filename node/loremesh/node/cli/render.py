@@ -1,0 +1,294 @@
+"""The verbs' answers for people: tables that fit 80 columns, with whole ids where an id is what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from loremesh.node.cli.plain import one_line, plain
+from loremesh.node.results import (
+    Consolidated,
+    EventSeen,
+    Explanation,
+    Forgotten,
+    Hit,
+    Invited,
+    Learned,
+    OutcomeTaken,
+    PeerSeen,
+    Recalled,
+    Replayed,
+    SpaceSeen,
+    Status,
+    TrustChange,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SHORT_ID: Final = 12
+"""Hex digits of a block id in a table; enough to name it to any command."""
+
+
+def learned(out: Console, result: Learned) -> None:
+    """The block's id, and whether it is new."""
+    say(out, f"{result.block}  {'learned' if result.created else 'known already'}")
+
+
+def learned_many(out: Console, results: Sequence[Learned]) -> None:
+    """How many texts were new."""
+    new = sum(result.created for result in results)
+    say(out, f"{len(results)} texts: {new} learned, {len(results) - new} known already")
+
+
+def recalled(out: Console, result: Recalled) -> None:
+    """The hits, best first, with what their scores are made of."""
+    if not result.hits:
+        say(out, f"nothing found (episode {result.episode})")
+        return
+    for number, hit in enumerate(result.hits, start=1):
+        _hit(out, number, hit)
+    weights = "  ".join(f"{name} {weight:g}" for name, weight in result.weights.items())
+    say(out, f"frame {result.frame}: {weights}")
+    say(out, f"episode {result.episode}")
+    say(out, f"say how it went: loremesh outcome SIGNAL --episode {result.episode}")
+
+
+def _hit(out: Console, number: int, hit: Hit) -> None:
+    say(out, f"{number}. {hit.score:.3f}  {hit.block[:SHORT_ID]}  {', '.join(map(plain, hit.tags))}".rstrip())
+    say(out, f"   {plain(hit.text)}")
+    say(out, "   " + "  ".join(f"{name} {value:.2f}" for name, value in hit.parts.items()))
+    behind = [f"{_named(p.source, p.name)} (trust {p.trust:g}{_in_space(p.space)})" for p in hit.provenance]
+    say(out, f"   from {', '.join(behind) or 'nobody known'}")
+
+
+def outcome_taken(out: Console, result: OutcomeTaken) -> None:
+    """How many blocks it moved."""
+    if result.recorded:
+        say(out, f"recorded for {_count(len(result.blocks), 'block')}")
+    else:
+        say(out, "this episode already had this very outcome: nothing changed")
+
+
+def consolidated(out: Console, result: Consolidated) -> None:
+    """What was done and what still waits."""
+    say(
+        out,
+        f"{result.embedded} embedded, {result.rated} rated, {result.unrated} left unrated, "
+        f"{result.waiting} still waiting",
+    )
+
+
+def explained(out: Console, result: Explanation) -> None:
+    """Effective numbers, then each source's claim and what counts of it."""
+    say(out, f"{result.block}")
+    say(out, plain(result.text))
+    held = "held here" if result.held else "known from peers"
+    about = [result.status, held]
+    if result.tags:
+        about.append("tags " + ", ".join(map(plain, result.tags)))
+    if result.spaces:
+        about.append("shared into " + ", ".join(map(plain, result.spaces)))
+    say(out, " · ".join(about))
+    say(
+        out,
+        f"alpha {result.alpha:.4g}  beta {result.beta:.4g}  utility {result.utility:.3f}  "
+        f"importance {result.importance:.2f}",
+    )
+    say(
+        out,
+        f"stability {result.stability_h:.4g} h  difficulty {result.difficulty:.2f}  "
+        f"retrievability {result.retrievability:.3f}  last event at hour {result.last_event_h:.2f} "
+        f"of {result.hour:.2f}",
+    )
+    table = _table("source", "trust", "alpha", "beta", "stability_h", "counted α", "counted β")
+    for source in result.sources:
+        counted = (f"{source.counted_alpha:.4g}", f"{source.counted_beta:.4g}")
+        claim = (f"{source.alpha:.4g}", f"{source.beta:.4g}", f"{source.stability_h:.4g}")
+        table.add_row(_named(source.source, source.name), f"{source.trust:g}", *claim, *counted)
+    out.print(table)
+    if result.contexts:
+        contexts = _table("context", "alpha", "beta")
+        for name, (alpha, beta) in result.contexts.items():
+            contexts.add_row(plain(name) or "(none)", f"{alpha:.4g}", f"{beta:.4g}")
+        out.print(contexts)
+
+
+def peers(out: Console, results: Sequence[PeerSeen]) -> None:
+    """One row per peer, and its whole id below, since trust is set by it."""
+    if not results:
+        say(out, "no peers known yet: they show once they have published into a space of this node's")
+        return
+    table = _table("name", "trust", "state", "behind", "registers", "blocks", "spaces")
+    for peer in results:
+        numbers = (f"{peer.trust:g}", peer.state, str(peer.behind), str(peer.registers), str(peer.blocks))
+        table.add_row(one_line(peer.name, 16) or "-", *numbers, one_line(", ".join(peer.spaces), 16))
+    out.print(table)
+    for peer in results:
+        refused = {name: count for name, count in peer.outcomes.items() if count}
+        say(out, f"{plain(peer.peer)}  {one_line(peer.name, 30)}  " + _counters(refused))
+
+
+def trust_change(out: Console, result: TrustChange) -> None:
+    """What the trust is now."""
+    state = "revoked" if result.revoked else f"trusted with {result.trust:g}"
+    say(out, f"{result.peer} is {state} from now on")
+
+
+def trust_log(out: Console, results: Sequence[TrustChange]) -> None:
+    """Every change, oldest first."""
+    if not results:
+        say(out, "no trust was ever set here: members of a space have its member trust, others none")
+    for change in results:
+        state = "revoked" if change.revoked else f"trust {change.trust:g}"
+        why = f": {plain(change.why)}" if change.why else ""
+        say(
+            out,
+            f"{_time(change.wall_ms)}  {change.peer}  {state}, by {plain(change.who) or 'this node'}{why}",
+        )
+
+
+def invited(out: Console, result: Invited) -> None:
+    """The space and the token, which is a secret."""
+    say(out, f"space {result.space}")
+    say(out, "token (a secret: whoever has it can join):")
+    out.out(result.token, highlight=False)
+
+
+def space(out: Console, result: SpaceSeen) -> None:
+    """The space that was joined."""
+    say(
+        out,
+        f"joined {plain(result.name)} ({result.space}); "
+        f"its members trust one another with {result.member_trust:g}",
+    )
+
+
+def spaces(out: Console, results: Sequence[SpaceSeen]) -> None:
+    """One row per space."""
+    if not results:
+        say(out, "this node is in no space: `loremesh space create NAME` or `loremesh space join TOKEN`")
+        return
+    table = _table("name", "space", "members", "member trust", "role", "state", "server")
+    for item in results:
+        role = "administrator" if item.administrator else "member"
+        about = (item.space[:SHORT_ID], str(item.members), f"{item.member_trust:g}", role)
+        table.add_row(one_line(item.name, 20), *about, plain(item.state), one_line(item.server, 30))
+    out.print(table)
+
+
+def events(out: Console, results: Sequence[EventSeen]) -> None:
+    """One line per event, oldest first."""
+    if not results:
+        say(out, "no events")
+    for event in results:
+        detail = " ".join(f"{name}={_value(value)}" for name, value in event.detail.items())
+        block = event.block[:SHORT_ID]
+        when = f"{_time(event.wall_ms)}  h {event.hour:9.3f}"
+        say(out, f"{event.n:>6}  {when}  {event.kind:<11} {block:<12}  {detail}")
+
+
+def replayed(out: Console, result: Replayed) -> None:
+    """Whether all agrees, and what would rank elsewhere under other rules."""
+    say(out, "the log, the columns and the registers agree" if result.ok else "NOT as it should be:")
+    for fault in result.faults:
+        say(out, f"  {plain(fault)}")
+    say(
+        out,
+        f"{result.rows} rows: {result.own_events} own events, {result.frames} frames; "
+        f"{result.pruned} pruned, {result.forgotten} forgotten; rules {result.rules}",
+    )
+    if result.digest:
+        say(out, f"digest {result.digest}")
+    if result.moved:
+        table = _table("block", "rank", f"under {result.rules}", "stability_h", "then", "text")
+        for moved in result.moved:
+            ranks = (str(moved.rank), str(moved.rank_under_rules))
+            hours = (f"{moved.stability_h:.4g}", f"{moved.stability_h_under_rules:.4g}")
+            table.add_row(moved.block[:SHORT_ID], *ranks, *hours, one_line(moved.text, 24))
+        out.print(table)
+
+
+def forgotten(out: Console, result: Forgotten) -> None:
+    """What is gone, and what could not be promised."""
+    say(
+        out,
+        f"{result.block} is forgotten here: {result.events_removed} events removed, "
+        f"{result.frames_cut} frames cut",
+    )
+    if result.note:
+        say(out, plain(result.note))
+
+
+def status(out: Console, result: Status) -> None:
+    """The node at a glance."""
+    table = _table("", "")
+    running = f"yes, process {result.pid}" if result.running else "no"
+    rows = {
+        "peer": result.peer,
+        "name": plain(result.name),
+        "home": plain(result.home),
+        "running": running,
+        "active hour": f"{result.hour:.3f}",
+        "blocks": f"{result.blocks}: {result.held} held here, {result.embedded} embedded, "
+        f"{result.waiting} waiting",
+        "embedder": result.embedder,
+        "log": f"{result.log_rows} rows, {result.size_bytes / 1e6:.1f} MB in all",
+        "registers": f"{result.registers}, digest {result.registers_digest}",
+        "feeds": str(len(result.feeds)),
+        "counters": _counters(result.counters) or "-",
+        "deferred": ", ".join(map(plain, result.deferred)) or "-",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    out.print(table)
+    if result.spaces:
+        spaces(out, result.spaces)
+
+
+def say(out: Console, line: str) -> None:
+    """One line, wrapped by the terminal only: ids and tokens stay whole when copied."""
+    out.print(line, soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _named(source: str, name: str) -> str:
+    short = source if len(source) <= 2 * SHORT_ID else f"{source[:SHORT_ID]}…"
+    return f"{plain(name)} ({short})" if name else plain(short)
+
+
+def _in_space(name: str) -> str:
+    return f", through {plain(name)}" if name else ""
+
+
+def _counters(counters: dict[str, int]) -> str:
+    return ", ".join(f"{plain(name)} {count}" for name, count in counters.items())
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _value(value: str | int | float | bool | list[str] | None) -> str:
+    match value:
+        case float():
+            return f"{value:.6g}"
+        case list():
+            return ",".join(map(plain, value))
+        case _:
+            return plain(str(value))
+
+
+def _time(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,226 @@
+"""What the verbs take: one Struct each, with its bounds, and how a value is held against them.
+
+Bounds here are those that hold whatever a node's state; the node itself checks the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from loremesh.node.errors import UsageError
+
+MAX_TEXT: Final = 64 * 1024
+"""Characters of a text or a question; the bound in bytes is `sync.content`'s."""
+MAX_TEXTS: Final = 1024
+"""Texts of one `learn_many`: a transaction of a size that neither stalls other callers nor wastes syncs."""
+MAX_HITS: Final = 256
+"""Blocks that one recall hands out (an episode holds no more)."""
+MAX_BLOCKS: Final = 256
+"""Blocks named in one outcome or confirmation, as many as an episode can hold."""
+MAX_PAGE: Final = 1000
+"""Items of a listed answer; the next page is asked for."""
+MAX_WEIGHT: Final = float(1 << 20)
+"""The most evidence a register holds (`sync.fixed.MAX_MASS`)."""
+
+SHOWN: Final = 80
+"""Characters of a refused value that its error repeats."""
+
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+Word = Annotated[str, msgspec.Meta(max_length=1000)]
+Tags = Annotated[list[Word], msgspec.Meta(max_length=32)]
+Spaces = Annotated[list[Word], msgspec.Meta(max_length=256)]
+Blocks = Annotated[list[Word], msgspec.Meta(max_length=MAX_BLOCKS)]
+SomeBlocks = Annotated[list[Word], msgspec.Meta(min_length=1, max_length=MAX_BLOCKS)]
+Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Weight = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_WEIGHT)]
+Uses = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=16_384)]
+
+
+class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a verb takes. `checked` holds a value against the bounds in its annotations."""
+
+
+class Nothing(Params, frozen=True):
+    """A verb without arguments."""
+
+
+class Learn(Params, frozen=True):
+    """A text, its tags, and the spaces (name or id) it is shared into."""
+
+    text: Text
+    tags: Tags = []
+    share: Spaces = []
+
+
+class LearnMany(Params, frozen=True):
+    """Up to MAX_TEXTS texts that take the same tags and spaces."""
+
+    texts: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=MAX_TEXTS)]
+    tags: Tags = []
+    share: Spaces = []
+
+
+class Recall(Params, frozen=True):
+    """A question, the frame that weighs the score, the context, and how many hits at most."""
+
+    query: Text
+    frame: Word = "attention"
+    context: Word = ""
+    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)] = 5
+
+
+class Outcome(Params, frozen=True):
+    """How well it went, 0 to 1, for an episode or for blocks, one of the two."""
+
+    signal: Unit
+    episode: Word | None = None
+    blocks: Blocks = []
+    weight: Weight = 1.0
+    context: Word = ""
+
+
+class Confirm(Params, frozen=True):
+    """Blocks that were used."""
+
+    blocks: SomeBlocks
+
+
+class Consolidate(Params, frozen=True):
+    """At most `limit` blocks; all that wait when it is not given."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class OneBlock(Params, frozen=True):
+    """A block: 64 hex digits, or its first ones, at least 8."""
+
+    block: Word
+
+
+class Events(Params, frozen=True):
+    """Rows of the log after number `after`, of one block or of all."""
+
+    block: Word | None = None
+    limit: Limit = 200
+    after: Number = 0
+
+
+class Replay(Params, frozen=True):
+    """`check` compares the log with the columns; `rules` names another rule set to rank under."""
+
+    check: bool = False
+    rules: Word | None = None
+
+
+class Page(Params, frozen=True):
+    """`limit` items after the first `skip`."""
+
+    limit: Limit = MAX_PAGE
+    skip: Number = 0
+
+
+class TrustSet(Params, frozen=True):
+    """The trust, 0 to 1, that a peer's evidence counts with from now on."""
+
+    peer: Word
+    value: Unit
+    why: Word = ""
+
+
+class TrustRevoke(Params, frozen=True):
+    """The peer counts for nothing from now on."""
+
+    peer: Word
+    why: Word = ""
+
+
+class SpaceCreate(Params, frozen=True):
+    """A new space; its first token admits `uses` keys."""
+
+    name: Word
+    member_trust: Unit = 0.5
+    uses: Uses = 1
+
+
+class SpaceInvite(Params, frozen=True):
+    """Another token for a space that this node administers."""
+
+    name: Word
+    uses: Uses = 1
+
+
+class SpaceJoin(Params, frozen=True):
+    """A token, as `space create` or `space invite` printed it."""
+
+    token: Token
+
+    def __repr__(self) -> str:
+        return "SpaceJoin(token=…)"
+
+
+P = TypeVar("P", bound=Params)
+
+
+def checked(params: P) -> P:
+    """The same value, held against its bounds: a Struct made in code has not been.
+
+    Raises UsageError naming the field, its value and what it takes.
+    """
+    try:
+        msgspec.json.encode(params)
+        return msgspec.convert(msgspec.to_builtins(params), type(params))
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{_field_with(params, error.object)} is not UTF-8: it has a lone surrogate or a stray byte at "
+            f"position {error.start}",
+            "give text in UTF-8",
+        ) from None
+    except msgspec.ValidationError as error:
+        raise _refused(str(error), msgspec.structs.asdict(params)) from None
+
+
+def decoded(body: bytes, params: type[P]) -> P:
+    """The parameters that a JSON body states; an empty body states none.
+
+    Raises UsageError naming the field, its value and what it takes.
+    """
+    try:
+        return msgspec.json.decode(body or b"{}", type=params)
+    except msgspec.ValidationError as error:
+        try:
+            stated = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            stated = None  # a number beyond all bounds: the message says so
+        raise _refused(str(error), stated if isinstance(stated, dict) else {}) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the request's body is no JSON: {error}", "send one JSON object in UTF-8") from None
+
+
+def _refused(said: str, stated: dict[str, Any]) -> UsageError:
+    what, _, path = said.replace("`", "").partition(" - at $.")
+    if not path:
+        return UsageError(f"the arguments cannot be used: {_lower(what)}", "see the verb's description")
+    name = path.partition("[")[0].partition(".")[0]
+    value = f" is {_short(stated[name])}" if name in stated else ""
+    return UsageError(f"{path}{value}: {_lower(what)}", f"give {path.replace('_', ' ')} as described")
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _field_with(params: Params, text: str) -> str:
+    for name, value in msgspec.structs.asdict(params).items():
+        if value == text or (isinstance(value, list) and text in value):
+            return name
+    return "an argument"

@@ -1,0 +1,207 @@
+"""The use cases, in one table: name, what each takes, what it answers, and how it is done.
+
+Every door goes through this table: the command line when it opens a home itself, and the running node's door
+when a command (or another program) talks to it. So a bound holds at each door or at none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+
+from loremesh.node.errors import UsageError
+from loremesh.node.params import (
+    Confirm,
+    Consolidate,
+    Events,
+    Learn,
+    LearnMany,
+    Nothing,
+    OneBlock,
+    Outcome,
+    Page,
+    Params,
+    Recall,
+    Replay,
+    SpaceCreate,
+    SpaceInvite,
+    SpaceJoin,
+    TrustRevoke,
+    TrustSet,
+)
+from loremesh.node.results import (
+    Consolidated,
+    EventSeen,
+    Explanation,
+    Forgotten,
+    Invited,
+    Learned,
+    OutcomeTaken,
+    PeerSeen,
+    Recalled,
+    Replayed,
+    SpaceSeen,
+    Status,
+    TrustChange,
+)
+
+if TYPE_CHECKING:  # the doors that only carry a question to a running node need nothing of the node itself
+    from loremesh.node.node import Node
+
+Progress = Callable[[int, int], None]
+"""Told (done, total) while a long verb works."""
+
+P = TypeVar("P", bound=Params)
+R = TypeVar("R")
+
+
+class Verb(msgspec.Struct, Generic[P, R], frozen=True):
+    """One use case. `long` ones may take minutes: a door tells their progress while they work."""
+
+    name: str
+    summary: str
+    params: type[P]
+    result: type[R]
+    run: Callable[[Node, P, Progress | None], Awaitable[R]]
+    long: bool = False
+
+
+async def _learn(node: Node, p: Learn, _: Progress | None) -> Learned:
+    return await node.learn(p.text, tags=p.tags, share=p.share)
+
+
+async def _learn_many(node: Node, p: LearnMany, progress: Progress | None) -> list[Learned]:
+    return await node.learn_many(p.texts, tags=p.tags, share=p.share, progress=progress)
+
+
+async def _recall(node: Node, p: Recall, _: Progress | None) -> Recalled:
+    return await node.recall(p.query, frame=p.frame, context=p.context, k=p.k)
+
+
+async def _outcome(node: Node, p: Outcome, _: Progress | None) -> OutcomeTaken:
+    if (p.episode is None) == (not p.blocks):
+        raise UsageError(
+            "an outcome is for an episode or for blocks, and "
+            + ("both" if p.blocks else "neither")
+            + " given",
+            "give the episode that recall printed, or the blocks, one of the two",
+        )
+    return await node.outcome(
+        p.signal, episode=p.episode, blocks=p.blocks, weight=p.weight, context=p.context
+    )
+
+
+async def _confirm(node: Node, p: Confirm, _: Progress | None) -> OutcomeTaken:
+    return await node.confirm(p.blocks)
+
+
+async def _consolidate(node: Node, p: Consolidate, progress: Progress | None) -> Consolidated:
+    return await node.consolidate(progress, p.limit)
+
+
+async def _explain(node: Node, p: OneBlock, _: Progress | None) -> Explanation:
+    return await node.explain(p.block)
+
+
+async def _events(node: Node, p: Events, _: Progress | None) -> list[EventSeen]:
+    return await node.events(p.block, limit=p.limit, after=p.after)
+
+
+async def _replay(node: Node, p: Replay, _: Progress | None) -> Replayed:
+    return await node.replay(check=p.check, rules=p.rules)
+
+
+async def _forget(node: Node, p: OneBlock, _: Progress | None) -> Forgotten:
+    return await node.forget(p.block)
+
+
+async def _peers(node: Node, p: Page, _: Progress | None) -> list[PeerSeen]:
+    return _page(await node.peers(), p)
+
+
+async def _trust_set(node: Node, p: TrustSet, _: Progress | None) -> TrustChange:
+    return await node.trust_set(p.peer, p.value, why=p.why)
+
+
+async def _trust_revoke(node: Node, p: TrustRevoke, _: Progress | None) -> TrustChange:
+    return await node.trust_revoke(p.peer, why=p.why)
+
+
+async def _trust_log(node: Node, p: Page, _: Progress | None) -> list[TrustChange]:
+    return _page(await node.trust_log(), p)
+
+
+async def _space_create(node: Node, p: SpaceCreate, _: Progress | None) -> Invited:
+    return await node.space_create(p.name, member_trust=p.member_trust, uses=p.uses)
+
+
+async def _space_invite(node: Node, p: SpaceInvite, _: Progress | None) -> Invited:
+    return await node.space_invite(p.name, uses=p.uses)
+
+
+async def _space_join(node: Node, p: SpaceJoin, _: Progress | None) -> SpaceSeen:
+    return await node.space_join(p.token)
+
+
+async def _space_list(node: Node, p: Page, _: Progress | None) -> list[SpaceSeen]:
+    return _page(await node.spaces(), p)
+
+
+async def _status(node: Node, _: Nothing, __: Progress | None) -> Status:
+    return await node.status()
+
+
+LEARN: Final = Verb("learn", "Learn one text.", Learn, Learned, _learn)
+LEARN_MANY: Final = Verb("learn_many", "Learn many texts.", LearnMany, list[Learned], _learn_many, long=True)
+RECALL: Final = Verb("recall", "Find what helps with a question.", Recall, Recalled, _recall)
+OUTCOME: Final = Verb("outcome", "Say how well it went.", Outcome, OutcomeTaken, _outcome)
+CONFIRM: Final = Verb("confirm", "Say that blocks were used.", Confirm, OutcomeTaken, _confirm)
+CONSOLIDATE: Final = Verb(
+    "consolidate", "Embed and rate what waits.", Consolidate, Consolidated, _consolidate, long=True
+)
+EXPLAIN: Final = Verb("explain", "A block's numbers by source.", OneBlock, Explanation, _explain)
+EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _events)
+REPLAY: Final = Verb("replay", "Fold the log anew.", Replay, Replayed, _replay, long=True)
+FORGET: Final = Verb("forget", "Remove a block from this home.", OneBlock, Forgotten, _forget)
+PEERS: Final = Verb("peers", "The peers known here.", Page, list[PeerSeen], _peers)
+TRUST_SET: Final = Verb("trust_set", "Set a peer's trust.", TrustSet, TrustChange, _trust_set)
+TRUST_REVOKE: Final = Verb(
+    "trust_revoke", "Take a peer's influence out.", TrustRevoke, TrustChange, _trust_revoke
+)
+TRUST_LOG: Final = Verb("trust_log", "Who was trusted when and why.", Page, list[TrustChange], _trust_log)
+SPACE_CREATE: Final = Verb("space_create", "Make a space.", SpaceCreate, Invited, _space_create)
+SPACE_INVITE: Final = Verb("space_invite", "Another token for a space.", SpaceInvite, Invited, _space_invite)
+SPACE_JOIN: Final = Verb("space_join", "Join a space by its token.", SpaceJoin, SpaceSeen, _space_join)
+SPACE_LIST: Final = Verb("space_list", "The spaces this node is in.", Page, list[SpaceSeen], _space_list)
+STATUS: Final = Verb("status", "The node at a glance.", Nothing, Status, _status)
+
+VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
+    verb.name: verb
+    for verb in (
+        LEARN,
+        LEARN_MANY,
+        RECALL,
+        OUTCOME,
+        CONFIRM,
+        CONSOLIDATE,
+        EXPLAIN,
+        EVENTS,
+        REPLAY,
+        FORGET,
+        PEERS,
+        TRUST_SET,
+        TRUST_REVOKE,
+        TRUST_LOG,
+        SPACE_CREATE,
+        SPACE_INVITE,
+        SPACE_JOIN,
+        SPACE_LIST,
+        STATUS,
+    )
+}
+
+
+def _page(items: Sequence[R], page: Page) -> list[R]:
+    return list(items[page.skip : page.skip + page.limit])
