@@ -279,9 +279,7 @@ async def _take(
 ) -> Applied | Quarantined:
     # Rows are given out before the frame is stored, so that the journal can store texts under them. If it
     # fails, some ids have a row and nothing else, which nobody can see.
-    rows = passed.rows
-    if rows is None or not len(rows) or int(rows.min()) < 0:
-        rows = state.index.ensure(passed.ids)
+    rows = state.index.ensure(passed.ids, passed.rows)
     stamps = np.empty(0) if passed.stamps is None else passed.stamps
     frame = await journal.store_frame(passed, Placement(rows, hour, stamps))
     accepted = accept(state, passed, frame, hour, passed.stamps, rows)

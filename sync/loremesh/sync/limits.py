@@ -4,8 +4,11 @@ Over a limit means later, never lost: a deferred frame is fetched again by its n
 seconds of any steady clock. Buckets are not kept across restarts: a restart refills them.
 """
 
+from typing import assert_never
+
 import msgspec
 
+from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import ONE
 from loremesh.sync.outcomes import Charge, Limit
 
@@ -48,14 +51,22 @@ class Meter(msgspec.Struct, frozen=True):
 
 
 def meter(budgets: Budgets, limit: Limit) -> Meter:
-    """The meter of a limit that has a bucket. Raises `KeyError` for `QUARANTINE`, which is a stock."""
-    return {
-        Limit.BYTES: Meter(budgets.bytes_per_s, budgets.bytes_burst),
-        Limit.FRAMES: Meter(budgets.frames_per_s, budgets.frames_burst),
-        Limit.MASS: Meter(budgets.mass_per_h / 3600, budgets.mass_burst),
-        Limit.BLOCKS: Meter(budgets.blocks_per_h / 3600, budgets.blocks_burst),
-        Limit.CONTROL: Meter(budgets.control_frames_per_s, budgets.control_burst),
-    }[limit]
+    """The meter of a limit that has a bucket. Raises `InvalidInput` for `QUARANTINE`, a stock."""
+    match limit:
+        case Limit.BYTES:
+            return Meter(budgets.bytes_per_s, budgets.bytes_burst)
+        case Limit.FRAMES:
+            return Meter(budgets.frames_per_s, budgets.frames_burst)
+        case Limit.MASS:
+            return Meter(budgets.mass_per_h / 3600, budgets.mass_burst)
+        case Limit.BLOCKS:
+            return Meter(budgets.blocks_per_h / 3600, budgets.blocks_burst)
+        case Limit.CONTROL:
+            return Meter(budgets.control_frames_per_s, budgets.control_burst)
+        case Limit.QUARANTINE:
+            raise InvalidInput("limit", "QUARANTINE is a stock and has no meter")
+        case _:
+            assert_never(limit)
 
 
 def level(bucket: Bucket | None, of: Meter, now_s: float) -> float:

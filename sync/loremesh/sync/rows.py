@@ -56,9 +56,12 @@ class BlockIndex:
         """int64[len(ids)]: the row of each id, -1 where it has none."""
         return np.fromiter(map(self._row_of.get, ids, repeat(-1)), np.int64, len(ids))
 
-    def ensure(self, ids: Sequence[bytes]) -> Ints:
-        """int64[len(ids)]: the row of each id; an unknown one gets the next row."""
-        found = self.rows(ids)
+    def ensure(self, ids: Sequence[bytes], found: Ints | None = None) -> Ints:
+        """int64[len(ids)]: the row of each id; an unknown one gets the next row.
+
+        `found` is what `rows(ids)` gave, where the caller has just asked.
+        """
+        found = self.rows(ids) if found is None else found.copy()
         unknown = np.flatnonzero(found < 0)
         if len(unknown):
             start = len(self._ids)
