@@ -34,7 +34,7 @@ from loremesh.sync.busport import (
     Stored,
     Unsure,
 )
-from loremesh.sync.tasks import end_tasks
+from loremesh.sync.tasks import end_tasks, trace
 
 __all__ = ["Faults", "MemoryBus", "MemoryHub"]
 
@@ -225,7 +225,8 @@ class MemoryBus:
                 due, late = _due(late, None)
                 for arrival in due:
                     yield arrival
-                if self._hub.streams.get(space) is not stream or stream.seq > cursor.seq:
+                newest = stream.frames[-1][1].seq if stream.frames else 0
+                if self._hub.streams.get(space) is not stream or newest > cursor.seq:
                     continue
             await changed.wait()
 
@@ -287,7 +288,7 @@ class MemoryBus:
             try:
                 return list(await handler(payload))[:MAX_ASK_REPLIES]
             except Exception as error:
-                log.exception("bus_request_failed")
+                log.error("bus_request_failed", trace=trace(error))
                 self._tell(Notice(NoticeKind.FAILED, f"a request failed: {error}", space))
                 return []
 
@@ -303,8 +304,8 @@ class MemoryBus:
         for observer in self._observers:
             try:
                 observer(notice)
-            except Exception:
-                log.exception("bus_observer_failed", notice=notice.kind.value)
+            except Exception as error:
+                log.error("bus_observer_failed", notice=notice.kind.value, trace=trace(error))
 
     def _check(self) -> None:
         if self._state is not BusState.CONNECTED or not self._hub.up:

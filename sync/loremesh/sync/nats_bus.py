@@ -41,7 +41,7 @@ from loremesh.sync.subjects import (
     questions,
     stream_subjects,
 )
-from loremesh.sync.tasks import end_tasks
+from loremesh.sync.tasks import end_tasks, trace
 
 __all__ = ["NatsBus", "NatsOptions"]
 
@@ -183,8 +183,8 @@ class NatsBus:
         for observer in self._observers:
             try:
                 observer(notice)
-            except Exception:
-                log.exception("bus_observer_failed", notice=notice.kind.value)
+            except Exception as error:
+                log.error("bus_observer_failed", notice=notice.kind.value, trace=trace(error))
 
     async def _answer(self, space: bytes, origin: bytes, handler: Handler) -> None:
         async with aclosing(self._messages(questions(space, origin), MAX_QUESTIONS_WAITING)) as messages:
@@ -202,7 +202,7 @@ class NatsBus:
                     log.info("bus_reply_not_sent", error=str(error))
                 except Exception as error:
                     # The handler's fault must not end the serving of later requests.
-                    log.exception("bus_request_failed")
+                    log.error("bus_request_failed", trace=trace(error))
                     self._tell(Notice(NoticeKind.FAILED, f"a request failed: {describe(error)}", space))
 
     async def _messages(self, subject: str, waiting: int) -> AsyncGenerator[tuple[Connection, Message], None]:

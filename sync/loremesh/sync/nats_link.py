@@ -18,7 +18,7 @@ from nats.aio.client import Client
 from loremesh.sync.busport import BusError, BusOffline, BusState, BusUnconfigured, Notice, NoticeKind
 from loremesh.sync.nats_connection import LIBRARY_PENDING_BYTES, Connection, describe, shut
 from loremesh.sync.subjects import inbox_prefix
-from loremesh.sync.tasks import end_tasks
+from loremesh.sync.tasks import end_tasks, trace
 
 __all__ = ["Link", "NatsOptions", "check_url", "user_public"]
 
@@ -177,14 +177,14 @@ class Link:
                 latest[:] = [error]
                 if client.is_connected:
                     connection.failed(error)
-            except Exception:
-                log.exception("bus_callback_failed", callback="error")
+            except Exception as failure:
+                log.error("bus_callback_failed", callback="error", trace=trace(failure))
 
         async def on_gone() -> None:
             try:
                 connection.drop(describe(client.last_error or (latest[0] if latest else None)))
-            except Exception:
-                log.exception("bus_callback_failed", callback="closed")
+            except Exception as error:
+                log.error("bus_callback_failed", callback="closed", trace=trace(error))
 
         try:
             async with asyncio.timeout(self._options.dial_timeout_s):

@@ -1,0 +1,358 @@
+"""Engines over a bus that loses, repeats, delays and forgets: the nodes end alike and say what happened."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from loremesh.sync.busport import BusUnconfigured, FrameSubject
+from loremesh.sync.engine import FeedStatus, SpacePhase
+from loremesh.sync.limits import Budgets
+from loremesh.sync.memory_bus import Faults, MemoryBus, MemoryHub
+from loremesh.sync.messages import open_message, seal_message
+from loremesh.sync.nats_bus import NatsBus, NatsOptions
+from loremesh.sync.outcomes import Outcome, Reason, Rejected
+from loremesh.sync.repair import HeadBody, Known, ReplyBody, RequestBody
+from loremesh.sync.wire import Chain
+from tests.sync.engines import Member, alike
+from tests.sync.nats_server import NatsServer, until
+from tests.sync.world import TIME_MS, Space, masses
+
+TEXT = "restart the indexer after a schema change"
+
+
+class Team:
+    """Members of one space, stopped at the end whatever happened."""
+
+    def __init__(self, hub: MemoryHub) -> None:
+        self.hub = hub
+        self.space = Space()
+        self.all: list[Member] = []
+
+    def member(self, name: str, **options: object) -> Member:
+        """One more, not started."""
+        member = Member(self.space, name, MemoryBus(self.hub, name), **options)  # type: ignore[arg-type]
+        self.all.append(member)
+        return member
+
+    async def joined(self, *names: str) -> list[Member]:
+        """Some more, started."""
+        members = [self.member(name) for name in names]
+        for member in members:
+            await member.join()
+        return members
+
+
+@pytest.fixture
+def hub() -> MemoryHub:
+    """A bus without faults."""
+    return MemoryHub()
+
+
+@pytest.fixture
+async def team(hub: MemoryHub) -> AsyncIterator[Team]:
+    """Nobody yet."""
+    team = Team(hub)
+    yield team
+    for member in team.all:
+        await member.engine.stop()
+
+
+async def converged(*members: Member, timeout: float = 20) -> None:
+    """Wait until all hold the same and know it."""
+
+    def same() -> bool:
+        return alike(*members) and all(m.status.phase is SpacePhase.CURRENT for m in members)
+
+    try:
+        await until(same, "the nodes are alike", timeout)
+    except AssertionError:
+        raise AssertionError("\n".join(str(member.status) for member in members)) from None
+
+
+def subject_of(member: Member, chain: Chain = Chain.DATA) -> FrameSubject:
+    """Where a member publishes."""
+    return FrameSubject(member.space.id, member.peer.public, member.peer.incarnation, chain)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_three_nodes_converge_whatever_the_bus_does(team: Team, seed: int) -> None:
+    """Frames, heads and replies dropped, repeated, late and unacknowledged: the same registers everywhere."""
+    team.hub.random.seed(seed)
+    team.hub.faults = Faults(drop=0.25, duplicate=0.25, reorder=0.25, unsure=0.15)
+    members = await team.joined("ann", "ben", "cat")
+    for version in range(1, 16):
+        for number, member in enumerate(members):
+            await member.learn(f"{TEXT} {version % 4}", float(version), float(number), version)
+    await converged(*members)
+    for member in members:
+        sums = masses(member.node.state, f"{TEXT} {15 % 4}")
+        assert sums == {other.peer.public: (15.0, float(n)) for n, other in enumerate(members)}
+
+
+async def test_a_late_comer_catches_up(team: Team) -> None:
+    """What was published before it came is there, and its own reaches the others."""
+    early = await team.joined("ann", "ben")
+    for version in range(1, 30):
+        await early[0].learn(TEXT, float(version), 1.0, version)
+    await converged(*early)
+    (late,) = await team.joined("cat")
+    await late.learn(TEXT, 1.0, 0.0, 1)
+    await converged(*early, late)
+    assert masses(late.node.state, TEXT)[early[0].peer.public] == (29.0, 1.0)
+
+
+async def test_frames_come_from_any_holder_when_origin_and_stream_are_gone(team: Team) -> None:
+    """A frame proves itself whoever carries it."""
+    ann, ben = await team.joined("ann", "ben")
+    for version in range(1, 10):
+        await ann.learn(TEXT, float(version), 1.0, version)
+    await converged(ann, ben)
+    await ann.engine.stop()
+    team.hub.purge(team.space.id)
+    (cat,) = await team.joined("cat")
+    await converged(ben, cat)
+    assert masses(cat.node.state, TEXT) == {ann.peer.public: (9.0, 1.0)}
+
+
+async def test_what_the_stream_lost_is_published_again(team: Team) -> None:
+    """A recreated stream is filled by the origins, from the start, without being told."""
+    (ann,) = await team.joined("ann")
+    for version in range(1, 6):
+        await ann.learn(TEXT, float(version), 1.0, version)
+    await until(lambda: ann.status.phase is SpacePhase.CURRENT, "all is published")
+    team.hub.recreate(team.space.id)
+
+    def back() -> bool:
+        stream = team.hub.streams[team.space.id]
+        return [where for where, _ in stream.frames].count(subject_of(ann)) == 5
+
+    await until(back, "the frames are back")
+    assert ann.status.counters["bus reset"] >= 1
+
+
+async def test_a_server_away_for_a_while_costs_nothing(team: Team) -> None:
+    """What is recorded meanwhile goes out when it is back; the phase shows it."""
+    members = await team.joined("ann", "ben")
+    await converged(*members)
+    team.hub.stop()
+    await until(lambda: members[0].status.phase is SpacePhase.OFFLINE, "it shows that it is offline")
+    for member in members:
+        await member.learn(TEXT, 3.0, 1.0, 1)
+    assert members[0].status.own[members[0].peer.key()] is FeedStatus.PENDING
+    team.hub.start()
+    await converged(*members)
+    assert members[0].status.own[members[0].peer.key()] is FeedStatus.PUBLISHED
+
+
+async def test_a_copied_home_is_found_out_and_stops_publishing(team: Team) -> None:
+    """A valid own frame that is not held here: reported, and nothing more goes out under that incarnation."""
+    outcomes: list[Outcome] = []
+    original = team.member("ann")
+    copy = team.member("ann", on_outcome=lambda space, outcome: outcomes.append(outcome))
+    await original.join()
+    await original.learn(TEXT, 1.0, 0.0, 1)
+    await until(lambda: original.status.phase is SpacePhase.CURRENT, "the original has published")
+    copy.peer.at = {}
+    await copy.join()
+    await copy.learn("another thing", 5.0, 5.0, 1)
+    await until(lambda: copy.status.own.get(copy.peer.key()) is FeedStatus.COPIED, "the copy is found out")
+    await until(lambda: any(isinstance(o, Rejected) and o.reason is Reason.COPIED for o in outcomes), "told")
+    held = [where for where, _ in team.hub.streams[team.space.id].frames]
+    assert held.count(subject_of(original)) == 1
+
+
+async def test_anothers_bytes_on_our_subject_do_not_stop_us(team: Team) -> None:
+    """Publishing goes on after them, neither repeating nor leaving out a frame."""
+    ann, ben = await team.joined("ann", "ben")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await converged(ann, ben)
+    last = team.hub.streams[team.space.id].last(subject_of(ann))
+    assert last is not None
+    await ben.bus.publish(subject_of(ann), b"not a frame", last.seq)
+    await ann.learn(TEXT, 2.0, 0.0, 2)
+    await converged(ann, ben)
+    assert masses(ben.node.state, TEXT) == {ann.peer.public: (2.0, 0.0)}
+    frames = [s for where, s in team.hub.streams[team.space.id].frames if where == subject_of(ann)]
+    assert len(frames) == 3
+
+
+async def test_deferred_frames_are_fetched_when_the_budget_allows(team: Team) -> None:
+    """A flood is taken as fast as its budget fills, in order, and nothing of it is lost."""
+    (ann,) = await team.joined("ann")
+    for version in range(1, 20):
+        await ann.learn(TEXT, float(version), 0.0, version)
+    slow = team.member("ben", budgets=Budgets(frames_per_s=40.0, frames_burst=3.0))
+    await slow.join()
+    await until(lambda: bool(slow.status.behind), "it shows what it is behind by")
+    assert slow.status.behind[0].key == ann.peer.key()
+    assert slow.status.behind[0].waiting_for == "frames per second"
+    await converged(ann, slow)
+    assert masses(slow.node.state, TEXT) == {ann.peer.public: (19.0, 0.0)}
+    assert slow.status.outcomes["deferred: frames per second"] >= 1
+
+
+async def test_control_frames_pass_a_flood(team: Team) -> None:
+    """An admission is taken while evidence of others waits for its budget."""
+    ann, ben = team.member("ann", label="one", uses=2), team.member("ben", label="one", uses=2)
+    await ann.join()
+    for version in range(1, 20):
+        await ann.learn(TEXT, float(version), 0.0, version)
+    slow = team.member("cat", budgets=Budgets(frames_per_s=0.0, frames_burst=3.0))
+    await slow.join()
+    await until(lambda: bool(slow.status.behind), "the flood waits")
+    await ben.join()
+    await until(lambda: ben.peer.public in slow.node.space.members, "the newcomer is admitted")
+
+
+async def test_a_funnel_that_raises_is_tried_again(team: Team) -> None:
+    """A full disk at the receiver: nothing is passed over, and it goes on when there is room."""
+    ann, ben = await team.joined("ann", "ben")
+    await converged(ann, ben)
+    ben.node.journal.fail = OSError("no space left")
+    for version in range(1, 9):
+        await ann.learn(TEXT, float(version), 0.0, version)
+    await until(lambda: ben.status.counters.get("frames the funnel raised on", 0) >= 4, "it tried")
+    assert any("no space left" in error for error in ben.status.last_errors)
+    ben.node.journal.fail = None
+    await converged(ann, ben)
+
+
+async def test_a_denied_node_says_so_and_goes_on_when_allowed(team: Team) -> None:
+    """Publishing refused by the server is in the status, and no frame is lost by it."""
+    team.hub.denied = lambda user, subject: user == "ann"
+    ann, ben = await team.joined("ann", "ben")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await until(lambda: any("let this user" in error for error in ann.status.last_errors), "it is told")
+    team.hub.denied = lambda user, subject: False
+    await converged(ann, ben)
+
+
+async def test_claims_that_lead_to_nothing_are_dropped(team: Team) -> None:
+    """A member that claims frames nobody has costs a few requests, and hides nothing real."""
+    ann, ben = await team.joined("ann", "ben")
+    await converged(ann, ben)
+    liar = team.space.peer("liar")
+    await ben.node.take(liar.admission_frame())
+    lie = HeadBody(
+        [],
+        [Known(ann.peer.public, ann.peer.incarnation, Chain.DATA, 10**6, b"\1" * 32)],
+        b"\2" * 32,
+    )
+    message = seal_message(liar.identity, ben.node.space, liar.incarnation, lie, TIME_MS)
+    await ben.bus.broadcast(team.space.id, message)
+    await until(lambda: bool(ben.status.behind), "the claim is heard")
+    await until(lambda: not ben.status.behind, "the claim is dropped")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await until(lambda: masses(ben.node.state, TEXT) == {ann.peer.public: (1.0, 0.0)}, "what is real arrives")
+
+
+async def test_only_members_are_answered(team: Team) -> None:
+    """A request under the space's key, signed by a stranger, gets nothing; a member's gets its frames."""
+    ann, ben = await team.joined("ann", "ben")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await converged(ann, ben)
+    stranger = team.space.peer("stranger")
+    body = RequestBody([], vector=True)
+    for peer, answered in ((stranger, False), (ben.peer, True)):
+        request = seal_message(peer.identity, ben.node.space, peer.incarnation, body, TIME_MS)
+        replies = await ben.bus.ask(team.space.id, ann.peer.public, request, 1.0)
+        assert bool(replies) == answered
+    contents = [open_message(ben.node.state, reply) for reply in replies]
+    kinds = [type(c.content) for c in contents if not isinstance(c, Rejected)]
+    assert kinds == [ReplyBody, HeadBody]
+    assert await ben.bus.ask(team.space.id, ann.peer.public, b"garbage", 1.0) == []
+
+
+async def test_a_callback_that_raises_harms_nothing(team: Team) -> None:
+    """Who listens to outcomes cannot stop them."""
+
+    def bad(space: bytes, outcome: Outcome) -> None:
+        raise RuntimeError("listener")
+
+    ann = team.member("ann", on_outcome=bad)
+    await ann.join()
+    (ben,) = await team.joined("ben")
+    await ben.learn(TEXT, 1.0, 0.0, 1)
+    await converged(ann, ben)
+
+
+async def test_stopping_and_starting_again_goes_on(team: Team) -> None:
+    """Stopped in the middle, nothing is running; started, it ends like the others."""
+    ann, ben = await team.joined("ann", "ben")
+    for version in range(1, 6):
+        await ann.learn(TEXT, float(version), 0.0, version)
+        await ben.engine.stop()
+        assert not [t for t in asyncio.all_tasks() if t.get_name() == "memory bus ben"]
+        assert ben.engine.status().spaces == ()
+        await ben.engine.start()
+    await converged(ann, ben)
+
+
+async def test_a_space_added_and_removed_while_running(team: Team) -> None:
+    """A second space on a bus of its own: followed, and left without touching the first."""
+    ann, ben = await team.joined("ann", "ben")
+    other = Space(name="other")
+    for member in (ann, ben):
+        member.node.enter(other)
+        await member.engine.add_space(other.id, member.bus)
+        with pytest.raises(ValueError, match="followed already"):
+            await member.engine.add_space(other.id, member.bus)
+    assert {s.space for s in ann.engine.status().spaces} == {team.space.id, other.id}
+    admin = other.admin()
+    frame = admin.admission_frame()
+    where = FrameSubject(other.id, admin.public, admin.incarnation, Chain.CONTROL)
+    await ann.bus.ensure_space(other.id)
+    await ann.bus.publish(where, frame, 0)
+    await until(
+        lambda: all(admin.public in m.node.state.spaces[other.id].members for m in (ann, ben)), "both got it"
+    )
+    for member in (ann, ben):
+        await member.engine.remove_space(other.id)
+        await member.engine.remove_space(other.id)
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await until(lambda: alike(ann, ben), "the first space goes on")
+
+
+async def test_a_bus_that_can_never_work_is_refused_at_the_start(team: Team) -> None:
+    """And leaves nothing running."""
+    member = Member(team.space, "ann", NatsBus("nonsense"))
+    before = asyncio.all_tasks()
+    with pytest.raises(BusUnconfigured):
+        await member.engine.start()
+    assert asyncio.all_tasks() == before
+    assert not member.engine.status().running
+
+
+NATS = NatsOptions(
+    request_timeout_s=2.0,
+    probe_interval_s=0.5,
+    probe_timeout_s=1.0,
+    backoff_first_s=0.02,
+    backoff_max_s=0.1,
+    check_interval_s=0.3,
+)
+
+
+async def test_three_nodes_converge_over_nats_while_its_server_dies(tmp_path: Path) -> None:
+    """Killed again and again in the middle of publishing, with its streams lost once: the same registers."""
+    server = NatsServer(tmp_path)
+    server.start()
+    space = Space()
+    members = [Member(space, name, NatsBus(server.url, options=NATS)) for name in ("ann", "ben", "cat")]
+    try:
+        for member in members:
+            await member.join()
+        for version in range(1, 13):
+            for member in members:
+                await member.learn(TEXT, float(version), 1.0, version)
+            if version in (4, 8):
+                server.kill()
+                server.start()
+        await converged(*members, timeout=40)
+        assert masses(members[0].node.state, TEXT) == {m.peer.public: (12.0, 1.0) for m in members}
+    finally:
+        for member in members:
+            await member.engine.stop()
+        server.kill()
