@@ -274,8 +274,10 @@ class Store:
         return await self._run(log.positions_of)
 
     async def prune(self, numbers: Iterable[int]) -> int:
-        """Destroy the bodies of the frames in these log rows, keep their headers; how many there were still.
+        """Destroy the bodies of the frames in these log rows, keep their headers; how many still had one.
 
+        For frames that say nothing any more; what must be gone at once goes through `forget`, which also
+        empties the write-ahead log.
         Raises UnknownRow, ValueError (a row that is no frame), DiskFull, ReadOnlyHome.
         """
 
@@ -301,20 +303,23 @@ class Store:
         row: int,
         cuts: Sequence[Cut] = (),
         *,
+        emptied: Sequence[int] = (),
         mark: bytes = b"",
         records: Mapping[str, bytes | None] | None = None,
     ) -> int:
         """Destroy all of the block in `row`, for good; how many events it had.
 
-        Gone are its key, content, vector and the bodies of its events; `cuts` gives the bodies without it of
-        the frames that mention it; the checkpoint is dropped and the write-ahead log emptied. `mark` is kept
-        for `forgotten_mark`. Log rows keep their numbers and digests.
+        Gone are its key, content, vector and the bodies of its events. `cuts` gives the frames that mention
+        it bodies without it; `emptied` names those with nothing else in them, which are pruned. The
+        checkpoint is dropped and the write-ahead log emptied. `mark` is kept for `forgotten_mark`. Log rows
+        keep their numbers and digests.
         Raises UnknownRow, ValueError, DiskFull, ReadOnlyHome.
         """
 
         def work(connection: sqlite3.Connection, draft: Draft) -> int:
             events = erase.forget_block(connection, self._ledger, draft, row, mark)
             erase.cut_frames(connection, self._ledger, draft, cuts)
+            erase.prune_frames(connection, self._ledger, draft, emptied)
             put_records(connection, self._ledger, draft, records or {})
             return events
 
