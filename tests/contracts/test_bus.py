@@ -408,3 +408,25 @@ async def test_closing_ends_the_iterators(broker: Broker) -> None:
     await bus.close()
     async with asyncio.timeout(5):
         await asyncio.gather(*readers)
+
+
+async def test_a_closed_bus_can_be_connected_again(broker: Broker) -> None:
+    """Closing is no end of its own: everything works after another connect."""
+    bus = broker.bus()
+
+    async def handler(question: bytes) -> list[bytes]:
+        return [question]
+
+    for seq in (1, 2):
+        await bus.connect()
+        await bus.ensure_space(SPACE)
+        bus.serve(SPACE, ALICE.origin, handler)
+        assert await bus.publish(ALICE, b"x", seq - 1) == Published(seq)
+        async with aclosing(bus.arrivals(SPACE, Cursor())) as arrivals:
+            assert len(await take(arrivals, seq)) == seq
+
+        async def answered() -> bool:
+            return await bus.ask(SPACE, ALICE.origin, b"q", 1.0) == [b"q"]
+
+        await until(answered, "it answers")
+        await bus.close()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import nats
 import pytest
 
 from loremesh.sync.busport import BusUnconfigured, FrameSubject
@@ -14,6 +15,7 @@ from loremesh.sync.messages import open_message, seal_message
 from loremesh.sync.nats_bus import NatsBus, NatsOptions
 from loremesh.sync.outcomes import Outcome, Reason, Rejected
 from loremesh.sync.repair import HeadBody, Known, ReplyBody, RequestBody
+from loremesh.sync.subjects import stream_name
 from loremesh.sync.wire import Chain
 from tests.sync.engines import Member, alike
 from tests.sync.nats_server import NatsServer, until
@@ -350,6 +352,10 @@ async def test_three_nodes_converge_over_nats_while_its_server_dies(tmp_path: Pa
             if version in (4, 8):
                 server.kill()
                 server.start()
+            if version == 10:
+                raw = await nats.connect(server.url)
+                await raw.jetstream().delete_stream(stream_name(space.id))
+                await raw.close()
         await converged(*members, timeout=40)
         assert masses(members[0].node.state, TEXT) == {m.peer.public: (12.0, 1.0) for m in members}
     finally:

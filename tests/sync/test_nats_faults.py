@@ -13,6 +13,7 @@ from loremesh.sync.busport import (
     Arrival,
     BusDenied,
     BusError,
+    BusFailed,
     BusState,
     BusUnconfigured,
     Cursor,
@@ -26,6 +27,7 @@ from loremesh.sync.busport import (
     Unsure,
 )
 from loremesh.sync.nats_bus import NatsBus, NatsOptions
+from loremesh.sync.nats_link import check_version
 from loremesh.sync.subjects import announcements, feed_subject, heads, questions, stream_name
 from tests.sync.nats_server import NatsServer, until
 
@@ -404,6 +406,19 @@ async def test_what_can_never_work_is_refused_at_once(url: str, credential: str)
         await NatsBus(url, credential, options=QUICK).connect()
     assert "secret" not in str(refused.value)
     assert not credential or credential not in str(refused.value)
+
+
+@pytest.mark.parametrize("version", ["2.13.9", "2.9.0", "1.99.0", "", "odd"])
+def test_a_server_too_old_is_refused_by_its_version(version: str) -> None:
+    """Old servers have known holes; the message says which version it is and which is needed."""
+    with pytest.raises(BusFailed, match=r"2\.14"):
+        check_version(version)
+
+
+@pytest.mark.parametrize("version", ["2.14.0", "2.15.1-beta", "v3.0.0"])
+def test_a_server_new_enough_is_taken(version: str) -> None:
+    """From 2.14 on."""
+    check_version(version)
 
 
 async def test_a_server_without_streams_says_so(tmp_path: Path) -> None:

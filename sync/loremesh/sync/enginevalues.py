@@ -23,7 +23,7 @@ OnOutcome = Callable[[bytes, Outcome], None]
 
 
 class EngineOptions(Struct, frozen=True):
-    """Times, in seconds. The reasons are in `sync/README.md`, "Engine"."""
+    """Times, in seconds. The reasons are in `sync/BUS.md`, "The engine"."""
 
     head_s: float = 5.0
     """Between heads of one space while something changes."""

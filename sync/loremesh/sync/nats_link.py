@@ -6,6 +6,7 @@ So a connection here is made, used and dropped, and whoever uses one finds out t
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -15,18 +16,30 @@ import structlog
 from msgspec import Struct
 from nats.aio.client import Client
 
-from loremesh.sync.busport import BusError, BusOffline, BusState, BusUnconfigured, Notice, NoticeKind
+from loremesh.sync.busport import (
+    BusError,
+    BusFailed,
+    BusOffline,
+    BusState,
+    BusUnconfigured,
+    Notice,
+    NoticeKind,
+)
 from loremesh.sync.nats_connection import LIBRARY_PENDING_BYTES, Connection, describe, shut
 from loremesh.sync.subjects import inbox_prefix
 from loremesh.sync.tasks import end_tasks, trace
 
-__all__ = ["Link", "NatsOptions", "check_url", "user_public"]
+__all__ = ["Link", "NatsOptions", "check_url", "check_version", "user_public"]
 
 log = structlog.get_logger(__name__)
 
 
+SERVER_MIN = (2, 14)
+"""The oldest server used: earlier lines have known holes in their authorisation, or no batched reads."""
+
+
 class NatsOptions(Struct, frozen=True):
-    """Times of the adapter, in seconds, and the size of its reads. `sync/README.md` gives the reasons."""
+    """Times of the adapter, in seconds, and the size of its reads. `sync/BUS.md` gives the reasons."""
 
     dial_timeout_s: float = 5.0
     request_timeout_s: float = 5.0
@@ -203,6 +216,7 @@ class Link:
                     inbox_prefix=self._inbox,
                     pending_size=LIBRARY_PENDING_BYTES,
                 )
+            check_version(str(client._server_info.get("version", "")))
             await connection.open()
         except BaseException as error:
             await shut(client, self._options.dial_timeout_s)
@@ -210,6 +224,14 @@ class Link:
                 raise BusOffline(describe(latest[0])) from error
             raise
         return connection
+
+
+def check_version(version: str) -> None:
+    """Raise BusFailed for a server older than `SERVER_MIN`, or one that does not say."""
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    if found is None or (int(found.group(1)), int(found.group(2))) < SERVER_MIN:
+        least = ".".join(map(str, SERVER_MIN))
+        raise BusFailed(f"the NATS server is version {version or 'unknown'}; use {least} or later")
 
 
 def check_url(url: str) -> None:

@@ -1,4 +1,4 @@
-"""How spaces and feeds are named on NATS. Pure: `sync/README.md`, "Subjects", gives the same for other
+"""How spaces and feeds are named on NATS. Pure: `sync/BUS.md`, "Subjects", gives the same for other
 readers.
 
 Ids are base32 in lower case without padding: subject tokens may hold nothing else that survives every tool,
