@@ -19,6 +19,7 @@ ANSWER_TIMEOUT_S: Final = 300.0
 """Silence after which a node is given up. Long verbs are never silent: they say every few seconds how far
 they are."""
 MAX_ANSWER_BYTES: Final = 256 << 20
+NO_RESULT: Final = msgspec.Raw(b"")
 STREAM: Final = "application/x-ndjson"
 
 
@@ -30,20 +31,20 @@ class NodeGone(Unavailable):
     """The node went away before it answered: what was asked may or may not have been done."""
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One line of a long verb's answer; exactly one of the three."""
-
-    progress: tuple[int, int] | None = None
-    result: msgspec.Raw | None = None
-    failed: Failed | None = None
-
-
 class Failed(msgspec.Struct, frozen=True):
     """An error in place of the result, with the status it would have had as an answer of its own."""
 
     status: int
     error: str
     hint: str
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a long verb's answer; exactly one of the three is there."""
+
+    progress: tuple[int, int] | None = None
+    result: msgspec.Raw = NO_RESULT
+    failed: Failed | None = None
 
 
 class Door:
@@ -107,7 +108,7 @@ class Door:
             if not line.endswith(b"\n"):
                 raise http.client.IncompleteRead(line)
             said = msgspec.json.decode(line, type=Line)
-            if said.result is not None:
+            if said.result != NO_RESULT:
                 return bytes(said.result)
             if said.failed is not None:
                 raise _as_error(said.failed.status, said.failed.error, said.failed.hint)

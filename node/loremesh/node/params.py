@@ -5,7 +5,7 @@ Bounds here are those that hold whatever a node's state; the node itself checks 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -13,6 +13,8 @@ from loremesh.node.errors import UsageError
 
 MAX_TEXT: Final = 64 * 1024
 """Characters of a text or a question; the bound in bytes is `sync.content`'s."""
+MAX_WORD: Final = 1000
+"""Characters of a name, id, tag, reason or label; most have a narrower bound of their own."""
 MAX_TEXTS: Final = 1024
 """Texts of one `learn_many`: a transaction of a size that neither stalls other callers nor wastes syncs."""
 MAX_HITS: Final = 256
@@ -27,18 +29,33 @@ MAX_WEIGHT: Final = float(1 << 20)
 SHOWN: Final = 80
 """Characters of a refused value that its error repeats."""
 
-Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
-Word = Annotated[str, msgspec.Meta(max_length=1000)]
-Tags = Annotated[list[Word], msgspec.Meta(max_length=32)]
-Spaces = Annotated[list[Word], msgspec.Meta(max_length=256)]
-Blocks = Annotated[list[Word], msgspec.Meta(max_length=MAX_BLOCKS)]
-SomeBlocks = Annotated[list[Word], msgspec.Meta(min_length=1, max_length=MAX_BLOCKS)]
-Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Weight = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_WEIGHT)]
-Uses = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Token = Annotated[str, msgspec.Meta(min_length=1, max_length=16_384)]
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT, description="a text of at most 64 KiB")]
+Word = Annotated[str, msgspec.Meta(max_length=MAX_WORD, description="a text of at most 1000 characters")]
+Tags = Annotated[list[Word], msgspec.Meta(max_length=32, description="at most 32 tags")]
+Spaces = Annotated[
+    list[Word], msgspec.Meta(max_length=256, description="names or ids of spaces, at most 256")
+]
+Blocks = Annotated[list[Word], msgspec.Meta(max_length=MAX_BLOCKS, description="ids of at most 256 blocks")]
+SomeBlocks = Annotated[
+    list[Word],
+    msgspec.Meta(
+        min_length=1, max_length=MAX_BLOCKS, description="ids of at least one and at most 256 blocks"
+    ),
+]
+Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0, description="a number from 0 to 1")]
+Weight = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_WEIGHT, description="a number from 0 to 1048576")]
+Uses = Annotated[int, msgspec.Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE, description="a whole number from 1 to 1000")]
+Hits = Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS, description="a whole number from 1 to 256")]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53, description="a whole number from 0 on")]
+Some = Annotated[int, msgspec.Meta(ge=1, le=2**53, description="a whole number from 1 on")]
+Texts = Annotated[
+    list[Text],
+    msgspec.Meta(min_length=1, max_length=MAX_TEXTS, description="1 to 1024 texts of at most 64 KiB"),
+]
+Token = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=16_384, description="a token as `space create` printed it")
+]
 
 
 class Params(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,7 +77,7 @@ class Learn(Params, frozen=True):
 class LearnMany(Params, frozen=True):
     """Up to MAX_TEXTS texts that take the same tags and spaces."""
 
-    texts: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=MAX_TEXTS)]
+    texts: Texts
     tags: Tags = []
     share: Spaces = []
 
@@ -71,7 +88,7 @@ class Recall(Params, frozen=True):
     query: Text
     frame: Word = "attention"
     context: Word = ""
-    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS)] = 5
+    k: Hits = 5
 
 
 class Outcome(Params, frozen=True):
@@ -93,7 +110,7 @@ class Confirm(Params, frozen=True):
 class Consolidate(Params, frozen=True):
     """At most `limit` blocks; all that wait when it is not given."""
 
-    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    limit: Some | None = None
 
 
 class OneBlock(Params, frozen=True):
@@ -181,7 +198,7 @@ def checked(params: P) -> P:
             "give text in UTF-8",
         ) from None
     except msgspec.ValidationError as error:
-        raise _refused(str(error), msgspec.structs.asdict(params)) from None
+        raise _refused(str(error), msgspec.structs.asdict(params), type(params)) from None
 
 
 def decoded(body: bytes, params: type[P]) -> P:
@@ -194,20 +211,30 @@ def decoded(body: bytes, params: type[P]) -> P:
     except msgspec.ValidationError as error:
         try:
             stated = msgspec.json.decode(body)
-        except msgspec.DecodeError:
-            stated = None  # a number beyond all bounds: the message says so
-        raise _refused(str(error), stated if isinstance(stated, dict) else {}) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            stated = None  # too deep, or a number beyond all bounds: the message says so
+        raise _refused(str(error), stated if isinstance(stated, dict) else {}, params) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the request's body is no JSON: {error}", "send one JSON object in UTF-8") from None
 
 
-def _refused(said: str, stated: dict[str, Any]) -> UsageError:
+def _refused(said: str, stated: dict[str, Any], params: type[Params]) -> UsageError:
     what, _, path = said.replace("`", "").partition(" - at $.")
     if not path:
         return UsageError(f"the arguments cannot be used: {_lower(what)}", "see the verb's description")
     name = path.partition("[")[0].partition(".")[0]
     value = f" is {_short(stated[name])}" if name in stated else ""
-    return UsageError(f"{path}{value}: {_lower(what)}", f"give {path.replace('_', ' ')} as described")
+    return UsageError(f"{path}{value}: {_lower(what)}", f"give {name} as {_described(params, name)}")
+
+
+def _described(params: type[Params], field: str) -> str:
+    """What a field takes, in words."""
+    kind: object = get_type_hints(params, include_extras=True).get(field)
+    for part in (kind, *get_args(kind)):
+        for meta in getattr(part, "__metadata__", ()):
+            if isinstance(meta, msgspec.Meta) and meta.description:
+                return meta.description
+    return "described"
 
 
 def _lower(text: str) -> str:

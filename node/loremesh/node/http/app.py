@@ -21,7 +21,7 @@ from litestar.response import Stream
 
 from loremesh.node.client import STREAM, Failed, Line
 from loremesh.node.errors import Conflict, Unavailable, UnknownThing, UsageError
-from loremesh.node.failures import ErrorSaid, explain_error
+from loremesh.node.failures import BUG_HINT, ErrorSaid, explain_error
 from loremesh.node.http.hosts import Listen, answers_to
 from loremesh.node.http.openapi import PREFIX, describe
 from loremesh.node.params import Params, decoded
@@ -64,7 +64,7 @@ def build_app(node: Node, token: str, listen: Listen, version: str, log: BoundLo
                 raise UnknownThing(f"there is no verb {name[:80]!r}", f"use one of {', '.join(VERBS)}")
             params = decoded(await request.body(), verb.params)
             if verb.long and STREAM in request.headers.get("accept", ""):
-                lines = _lines(node, verb, params, lambda status: _note(log, name, status, begun))
+                lines = _lines(node, verb, params, log, lambda status: _note(log, name, status, begun))
                 return Stream(lines, media_type=STREAM)
             result = msgspec.json.encode(await verb.run(node, params, None))
         except Exception as error:
@@ -110,6 +110,9 @@ def guarded(app: ASGIApp, token: str, listen: Listen) -> ASGIApp:
     return door
 
 
+DOOR_BUG_HINT: Final = (
+    "report it, with the last lines of log/node.log in the home; what was stored before is intact"
+)
 WRONG_HOST: Final = (
     "this door does not answer to that Host header",
     "use the address it listens on, as door.json and `loremesh up` state it",
@@ -134,7 +137,7 @@ async def _turn_away(send: Send, status: HTTPStatus, said: ErrorSaid) -> None:
 
 
 async def _lines(
-    node: Node, verb: Verb[Any, Any], params: Params, done: Callable[[HTTPStatus], None]
+    node: Node, verb: Verb[Any, Any], params: Params, log: BoundLogger, done: Callable[[HTTPStatus], None]
 ) -> AsyncIterator[bytes]:
     """A long verb's answer, line by line: how far it is, then its result or its error.
 
@@ -158,7 +161,7 @@ async def _lines(
         try:
             result = msgspec.json.encode(work.result())
         except Exception as error:
-            status, said = _said(error, None)
+            status, said = _said(error, log)
             done(status)
             yield _line(Line(failed=Failed(int(status), said.error, said.hint)))
         else:
@@ -191,7 +194,7 @@ def _note(log: BoundLogger, verb: str, status: HTTPStatus, begun: float) -> None
     )
 
 
-def _said(error: Exception, log: BoundLogger | None) -> tuple[HTTPStatus, ErrorSaid]:
+def _said(error: Exception, log: BoundLogger) -> tuple[HTTPStatus, ErrorSaid]:
     """Status and text of an error at this door."""
     if isinstance(error, HTTPException):
         status = HTTPStatus(error.status_code)
@@ -212,6 +215,7 @@ def _said(error: Exception, log: BoundLogger | None) -> tuple[HTTPStatus, ErrorS
             status = HTTPStatus.SERVICE_UNAVAILABLE
         case _:
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            if log is not None:
-                log.error("failed", what=explained.message)
+            log.error("failed", what=explained.message)
+            if explained.hint == BUG_HINT:
+                return status, ErrorSaid(explained.message, DOOR_BUG_HINT)
     return status, ErrorSaid(explained.message, explained.hint)
