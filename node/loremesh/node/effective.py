@@ -62,6 +62,10 @@ class Effective:
         """These rows changed: the next refresh recomputes them."""
         self._dirty.update(rows.tolist())
 
+    def mark_row(self, row: int) -> None:
+        """This row changed."""
+        self._dirty.add(row)
+
     def refresh(self) -> Ints:
         """Bring everything up to date; returns the rows whose visibility changed, ascending."""
         length = max(len(self._sync.index), self._own.columns.length)

@@ -46,14 +46,17 @@ class Memory:
         """Whether the store has the row's text."""
         return row < len(self.content) and self.content[row] == 1
 
-    def note_content(self, rows: Rows) -> None:
-        """These rows have their text in the store now."""
-        if len(rows):
-            lacking = int(rows.max()) + 1 - len(self.content)
-            if lacking > 0:
-                self.content.extend(bytes(max(lacking, len(self.content) // 2)))
-            for row in rows.tolist():
-                self.content[row] = 1
+    def note_content(self, row: int) -> None:
+        """This row has its text in the store now."""
+        if row >= len(self.content):
+            self.content.extend(bytes(row + 1 - len(self.content) + len(self.content) // 2))
+        self.content[row] = 1
+
+    def forget_content(self, row: int) -> None:
+        """The store has no text of this row any more."""
+        if row < len(self.content):
+            self.content[row] = 0
+        self.effective.mark_row(row)
 
     def use_vectors(self, fingerprint: Fingerprint) -> VectorMatrix:
         """The matrix for vectors of this model, made when there is none yet."""
@@ -101,7 +104,7 @@ class Memory:
         if not MIN_BLOCK_PREFIX <= len(text) <= 64 or any(c not in "0123456789abcdef" for c in text):
             raise UsageError(
                 f"{block[:80]!r} is no block id",
-                f"give the 64 hex digits that learn or recall printed, or the first {MIN_BLOCK_PREFIX} or more",
+                f"give the 64 hex digits that learn or recall printed, or the first {MIN_BLOCK_PREFIX}",
             )
         if len(text) == 64:
             found = self.sync.index.row(bytes.fromhex(text))

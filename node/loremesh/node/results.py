@@ -222,3 +222,4 @@ class Status(msgspec.Struct, frozen=True):
     deferred: list[str]
     running: bool
     pid: int
+    trouble: list[str]

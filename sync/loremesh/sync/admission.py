@@ -82,6 +82,8 @@ class Admission(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     """The member who handed the space key over; empty when it came in the token, so from `admin`."""
     delivery_signature: bytes = b""
     """By the deliverer over space ‖ invitation key ‖ origin, domain `delivery`; empty without one."""
+    name: str = ""
+    """What the peer calls itself, at most 64 printable characters: shown to people, proof of nothing."""
 
 
 class Admittance(msgspec.Struct, frozen=True):
@@ -94,6 +96,8 @@ class Admittance(msgspec.Struct, frozen=True):
     uses: int
     deliverer: bytes
     """Empty, or a peer that has to be a member."""
+    name: str = ""
+    """What the peer calls itself."""
 
 
 def encode_genesis(genesis: Genesis) -> bytes:
@@ -144,10 +148,10 @@ def decode_invitation(data: bytes) -> Invitation:
 _invitation_decoder = msgspec.msgpack.Decoder(Invitation)
 
 
-def admission_for(invited: SignedInvitation, key: Signer, peer: bytes) -> Admission:
-    """What `peer`, holding the invitation key, puts into its first control frame."""
+def admission_for(invited: SignedInvitation, key: Signer, peer: bytes, name: str = "") -> Admission:
+    """What `peer`, holding the invitation key, puts into its first control frame; `name` is its own word."""
     signature = key.sign(ADMISSION_DOMAIN, invited.invitation.space + peer)
-    return Admission(invited.invitation_bytes, invited.admin, invited.signature, signature)
+    return Admission(invited.invitation_bytes, invited.admin, invited.signature, signature, name=name)
 
 
 def encode_admission(admission: Admission) -> bytes:
@@ -168,7 +172,9 @@ def check_admission(genesis: Genesis, space: bytes, origin: bytes, admission: Ad
 
     Raises `Malformed` naming what is missing or contradicts, and `BadSignature`.
     """
-    if admission == _NO_INVITATION:
+    if admission.name:
+        _check_name("admission.name", admission.name)
+    if not _has_invitation(admission):
         if origin not in genesis.admins:
             raise Malformed("admission.invitation", "is missing, and the peer is no first administrator")
         return admittance_of(admission)
@@ -189,13 +195,17 @@ def check_admission(genesis: Genesis, space: bytes, origin: bytes, admission: Ad
 
 def admittance_of(admission: Admission) -> Admittance:
     """What an admission says, none of it verified: for those that were when they came. Raises `Malformed`."""
-    if admission == _NO_INVITATION:
-        return Admittance("", b"", 1, b"")
+    if not _has_invitation(admission):
+        return Admittance("", b"", 1, b"", admission.name)
     invitation = decode_invitation(admission.invitation)
-    return Admittance(invitation.principal, invitation.key, invitation.uses, admission.deliverer)
+    return Admittance(
+        invitation.principal, invitation.key, invitation.uses, admission.deliverer, admission.name
+    )
 
 
-_NO_INVITATION = Admission()
+def _has_invitation(admission: Admission) -> bool:
+    """Whether anything but the name is there: without, the origin claims to be a first administrator."""
+    return msgspec.structs.replace(admission, name="") != Admission()
 
 
 def check_signed_invitation(genesis: Genesis, space: bytes, invited: SignedInvitation) -> None:

@@ -1,6 +1,6 @@
 """Providers: which source gave the content of a block, and when (DESIGN §3 "Score", §4 "Forgetting")."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 import numpy as np
@@ -43,6 +43,11 @@ class Providers:
         """Source number → hour, for one row."""
         held = self.held(self.select(np.array([row], np.int64)))
         return dict(zip(held.source.tolist(), held.hour.tolist(), strict=True))
+
+    def count(self, sources: Collection[int]) -> int:
+        """How many blocks' content came from any of these sources."""
+        held = self.held(self._slots.live())
+        return len(np.unique(held.row[np.isin(held.source, list(sources))]))
 
     def select(self, rows: Ints) -> Ints:
         """The slots of these distinct rows, in no particular order."""

@@ -1,0 +1,237 @@
+"""Who is trusted with what: peers as seen from here, changes of trust, and the node at a glance."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Final
+
+from loremesh.crypto.errors import MistypedPeerId
+from loremesh.crypto.peerid import parse_peer_id, peer_id
+from loremesh.node import evidence
+from loremesh.node.errors import UnknownThing, UsageError
+from loremesh.node.events import Trust, decode_home
+from loremesh.node.ground import NO_ROW, Ground
+from loremesh.node.opening import follow_trust
+from loremesh.node.replaying import digest
+from loremesh.node.results import Feed, PeerSeen, Status, TrustChange
+from loremesh.node.sharing import Sharing
+from loremesh.node.store.values import Kind
+from loremesh.sync.fixed import ONE
+from loremesh.sync.intake import Intake
+
+SHOWN_DEFERRED: Final = 20
+"""Chains that wait for a limit, listed in the status; more are counted."""
+
+
+class Administration:
+    """Trust and status of one node. `trouble` is what background work complains of, '' for nothing."""
+
+    def __init__(self, ground: Ground, sharing: Sharing) -> None:
+        self._ground = ground
+        self._sharing = sharing
+        self.trouble = ""
+
+    def name_of(self, origin: bytes) -> str:
+        """What a peer calls itself, '' when it does not say."""
+        for space in self._ground.memory.sync.spaces.values():
+            member = space.members.get(origin)
+            if member is not None and member.name:
+                return member.name
+        return ""
+
+    def origin_of(self, text: str) -> bytes:
+        """The public key of the peer with this id. Raises UsageError when mistyped, UnknownThing."""
+        try:
+            wanted = parse_peer_id(text)
+        except MistypedPeerId as error:
+            raise UsageError(f"{text[:80]!r} is no peer id: {error}", "see `loremesh peers`") from error
+        if wanted == self._ground.identity.peer_id:
+            raise UsageError(f"{wanted} is this node itself", "trust is for peers; see `loremesh peers`")
+        found = [origin for origin in self._origins() if peer_id(origin) == wanted]
+        if len(found) > 1:
+            raise UnknownThing(
+                f"{len(found)} peers have the id {wanted}", "one of them made its key to look alike"
+            )
+        if not found:
+            raise UnknownThing(
+                f"no peer {wanted} has been seen here", "see `loremesh peers` for those that have"
+            )
+        return found[0]
+
+    async def peers(self) -> list[PeerSeen]:
+        """Every peer seen, by name and id."""
+        return sorted(
+            (self._peer(origin) for origin in self._origins()), key=lambda one: (one.name, one.peer)
+        )
+
+    async def set_trust(self, peer: str, value: float, why: str) -> TrustChange:
+        """Set the trust in a peer. Raises UsageError, UnknownThing, InvalidInput."""
+        return await self._change(self.origin_of(peer), value, why, revoked=False)
+
+    async def revoke(self, peer: str, why: str) -> TrustChange:
+        """Let a peer count for nothing, until trust is set again."""
+        return await self._change(self.origin_of(peer), 0.0, why, revoked=True)
+
+    async def trust_log(self) -> list[TrustChange]:
+        """Every change of trust, oldest first."""
+        changes = []
+        async for rows in self._ground.store.scan():
+            for row in rows:
+                if row.kind is Kind.HOME and row.payload is not None:
+                    event = decode_home(row.payload)
+                    if isinstance(event, Trust):
+                        changes.append(_change_seen(event))
+        return changes
+
+    async def status(self, running: bool) -> Status:
+        """The node at a glance."""
+        ground = self._ground
+        await ground.exclusive(ground.refresh)
+        memory, sync = ground.memory, ground.memory.sync
+        home = ground.store.paths.root
+        feeds = [
+            Feed(
+                space.genesis.name,
+                peer_id(key.origin),
+                key.incarnation.hex(),
+                key.chain.name.lower(),
+                chain.position.number,
+                chain.position.hash.hex(),
+            )
+            for space in sync.spaces.values()
+            for key, chain in sorted(space.chains.items())
+        ]
+        return Status(
+            peer=ground.identity.peer_id,
+            name=ground.name,
+            home=str(home),
+            hour=ground.hour(),
+            blocks=int(memory.readable().sum()),
+            held=int(memory.own.columns.views().held.sum()),
+            waiting=len(memory.waiting()),
+            embedded=0 if memory.matrix is None else len(memory.matrix),
+            embedder=ground.settings.embedder.name,
+            log_rows=ground.store.position.n,
+            size_bytes=sum(file.stat().st_size for file in home.rglob("*") if file.is_file()),
+            spaces=self._sharing.spaces(),
+            feeds=feeds,
+            registers=len(sync.registers),
+            registers_digest=digest(memory),
+            counters=_totals(sync.intake),
+            deferred=self._deferred(),
+            running=running,
+            pid=os.getpid(),
+            trouble=self._troubles(),
+        )
+
+    async def _change(self, origin: bytes, value: float, why: str, *, revoked: bool) -> TrustChange:
+        ground = self._ground
+
+        async def work() -> TrustChange:
+            event = evidence.trust(ground.stamp(), origin, value, why, _who(), revoked)
+            await ground.record([(NO_ROW, event)])
+            follow_trust(ground.memory)
+            await ground.refresh()
+            return _change_seen(event)
+
+        change = await ground.exclusive(work)
+        self._sharing.retry()
+        return change
+
+    def _origins(self) -> list[bytes]:
+        """Every peer that anything is known of, this node excepted."""
+        sync = self._ground.memory.sync
+        seen = {origin for space in sync.spaces.values() for origin in space.members}
+        seen |= {source.origin for source in sync.registers.sources}
+        return sorted(seen - {sync.own})
+
+    def _peer(self, origin: bytes) -> PeerSeen:
+        sync = self._ground.memory.sync
+        spaces = [space for space in sync.spaces.values() if origin in space.members]
+        trust_fx = max((sync.trust_fx(space, origin) for space in spaces), default=0)
+        setting = sync.policy.peers.get(origin)
+        if any(of == origin for of, _ in sync.set_aside):
+            state = "forked"
+        elif setting is not None and setting.revoked:
+            state = "revoked"
+        elif trust_fx:
+            state = "trusted"
+        else:
+            state = "untrusted"
+        status = self._sharing.status()
+        behind = sum(
+            missing.frames
+            for space in (status.spaces if status else ())
+            for missing in space.behind
+            if missing.key.origin == origin
+        )
+        outcomes: dict[str, int] = {}
+        for (_, of), counts in sync.intake.tally.items():
+            if of == origin:
+                for label, count in counts.items():
+                    outcomes[label] = outcomes.get(label, 0) + count
+        held = sync.registers
+        sources = [source for source in held.sources if source.origin == origin]
+        return PeerSeen(
+            peer=peer_id(origin),
+            name=self.name_of(origin),
+            trust=trust_fx / ONE,
+            state=state,
+            behind=behind,
+            spaces=sorted(space.genesis.name for space in spaces),
+            principal=", ".join(sorted({space.members[origin].principal for space in spaces})),
+            registers=sum(held.count(source) for source in sources),
+            blocks=sync.providers.count({held.source(source) for source in sources}),
+            outcomes=outcomes,
+        )
+
+    def _deferred(self) -> list[str]:
+        found = [
+            f"{peer_id(key.origin)} {key.chain.name.lower()} in {self._name(space)}: {deferred.limit.value}"
+            for (space, key), deferred in self._ground.memory.sync.intake.deferred.items()
+        ]
+        more = len(found) - SHOWN_DEFERRED
+        return found if more <= 0 else [*found[:SHOWN_DEFERRED], f"and {more} more"]
+
+    def _name(self, space: bytes) -> str:
+        found = self._ground.memory.sync.spaces.get(space)
+        return found.genesis.name if found else space.hex()
+
+    def _troubles(self) -> list[str]:
+        status = self._sharing.status()
+        found = [self.trouble] if self.trouble else []
+        for space in status.spaces if status else ():
+            found += [f"{self._name(space.space)}: {error}" for error in space.last_errors]
+        server = self._sharing.hosting.server
+        if server is not None and server.last_error:
+            found.append(f"bus: {server.last_error}")
+        return found
+
+
+def _totals(intake: Intake) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for counts in intake.tally.values():
+        for label, count in counts.items():
+            found[label] = found.get(label, 0) + count
+    return found
+
+
+def _change_seen(event: Trust) -> TrustChange:
+    return TrustChange(
+        peer=peer_id(event.peer),
+        trust=event.value_fx / ONE,
+        revoked=event.revoked,
+        why=event.why,
+        who=event.who,
+        wall_ms=event.wall_ms,
+        hour=event.hour,
+    )
+
+
+def _who() -> str:
+    """The account that asked for the change, for the trust log."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

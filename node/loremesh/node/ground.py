@@ -1,0 +1,210 @@
+"""The ground that a node's use cases stand on: store, memory, clock and lock, kept in step.
+
+Whatever changes the memory goes through `exclusive`, one at a time, and runs to its end even when whoever
+asked for it is cancelled: between a row on disk and its fold nothing may come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loremesh.crypto.identity import Identity
+from loremesh.node.clock import WALL, ActiveClock
+from loremesh.node.errors import Unavailable
+from loremesh.node.events import Event, Forgot, Incarnation, Trust, encode
+from loremesh.node.fold import apply, apply_home
+from loremesh.node.journal import NodeJournal
+from loremesh.node.memory import Memory
+from loremesh.node.opening import checkpoint_of, decode_fingerprint
+from loremesh.node.parts import Parts
+from loremesh.node.ports import Embedder, Fingerprint
+from loremesh.node.settings import Settings
+from loremesh.node.store.store import Store
+from loremesh.node.store.values import HomeEvent, NewBlock, OwnEvent
+
+T = TypeVar("T")
+
+PRUNE_AT: Final = 256
+"""Frames without a live row that wait for one transaction to prune them."""
+
+HomeRow = tuple[int, Event]
+"""A block's row and what happened to it; row NO_ROW for an event about no block."""
+
+NO_ROW: Final = -1
+
+
+class Ground:
+    """Store, memory and clock of one open home. `name` is what people call the node."""
+
+    def __init__(
+        self,
+        store: Store,
+        memory: Memory,
+        identity: Identity,
+        name: str,
+        settings: Settings,
+        parts: Parts,
+    ) -> None:
+        self.store = store
+        self.memory = memory
+        self.identity = identity
+        self.name = name
+        self.settings = settings
+        self.parts = parts
+        self.journal = NodeJournal(store, memory, parts.now_ms)
+        gap = WALL if settings.memory.clock == "wall" else settings.memory.idle_gap_h
+        started_ms = memory.own.wall_ms or parts.now_ms()
+        self.clock = ActiveClock(memory.own.hour, started_ms, gap)
+        self.touched: set[int] = set()
+        """Rows whose registers or content may have to be stated in their spaces."""
+        self.on_touch: Callable[[], None] = lambda: None
+        self._dead: list[int] = []
+        self._lock = asyncio.Lock()
+        self._embedder: Embedder | None = None
+        self._embedder_lock = asyncio.Lock()
+        self._checkpointed = store.position.n
+
+    async def exclusive(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What `work` returns, run alone and to its end."""
+
+        async def alone() -> T:
+            async with self._lock:
+                return await work()
+
+        return await asyncio.shield(asyncio.ensure_future(alone()))
+
+    def tick(self) -> float:
+        """The agent uses its memory now: the active clock goes on. Returns the active hour."""
+        return self.clock.advance(self.parts.now_ms())
+
+    def hour(self) -> float:
+        """The active hour, without counting this as use; a wall clock goes on by itself."""
+        return self.tick() if self.clock.idle_gap_h == WALL else self.clock.hour
+
+    def stamp(self) -> ActiveClock:
+        """A clock for events that are no use of the memory (trust, say): this hour, today's wall time."""
+        return ActiveClock(self.hour(), self.parts.now_ms())
+
+    async def record(
+        self,
+        events: Sequence[HomeRow],
+        blocks: Sequence[NewBlock] = (),
+        *,
+        records: Mapping[str, bytes | None] | None = None,
+        durable: bool = True,
+    ) -> None:
+        """Store events, new blocks and records in one transaction, then fold. Inside `exclusive` only."""
+        rows = [
+            HomeEvent(encode(event)) if row == NO_ROW else OwnEvent(row, encode(event))
+            for row, event in events
+        ]
+        await self.store.append(rows, blocks, records=records, durable=durable)
+        memory = self.memory
+        for block in blocks:
+            if block.text is not None:
+                memory.note_content(block.row)
+        for row, event in events:
+            if isinstance(event, Incarnation | Trust | Forgot):
+                apply_home(memory.own, event)
+            else:
+                apply(memory.own, row, event)
+                memory.effective.mark_row(row)
+
+    def touch(self, rows: Sequence[int]) -> None:
+        """These rows have news for their spaces."""
+        self.touched.update(rows)
+        self.on_touch()
+
+    async def refresh(self) -> None:
+        """Bring effective columns and the lexical index up to date. Inside `exclusive` only."""
+        came, went = self.memory.refresh()
+        if len(came):
+            texts = await self.store.texts(came.tolist())
+            self.memory.lexical.add(list(texts), list(texts.values()))
+        if len(went):
+            self.memory.lexical.remove(went.tolist())
+
+    async def bury(self, dead: Sequence[int]) -> None:
+        """Frames without a live row: their bodies go, some at a time. Inside `exclusive` only."""
+        self._dead.extend(dead)
+        if len(self._dead) >= PRUNE_AT:
+            await self.prune()
+
+    async def prune(self) -> None:
+        """Prune what waits for it. Inside `exclusive` only."""
+        dead, self._dead = self._dead, []
+        if dead:
+            await self.store.prune(dead)
+
+    async def embedder(self) -> Embedder:
+        """The embedder that the settings name, opened at the first call.
+
+        Raises EmbedderError, and Unavailable when the stored vectors are another model's: vectors of two
+        models cannot be compared.
+        """
+        async with self._embedder_lock:
+            if self._embedder is None:
+                stored = self.memory.fingerprint
+                opened = await self.parts.open_embedder(stored.dimension if stored else None)
+                if stored is not None and opened.fingerprint != stored:
+                    await opened.close()
+                    raise Unavailable(
+                        f"the vectors of this home were made by {_named(stored)}, "
+                        f"but the settings name {_named(opened.fingerprint)}",
+                        "set [embedder] name in config.toml back to the model that made them",
+                    )
+                self._embedder = opened
+            return self._embedder
+
+    async def query_vector(self, text: str) -> NDArray[np.float32] | None:
+        """The query's unit vector, None while no block has one."""
+        if self.memory.matrix is None or not len(self.memory.matrix):
+            return None
+        embedder = await self.embedder()
+        vector: NDArray[np.float32] = (await embedder.embed([text], query=True))[0]
+        return vector
+
+    async def checkpoint_if_due(self) -> bool:
+        """Write the checkpoint when enough has happened since the last one."""
+        grown = self.store.position.n - self._checkpointed
+        return grown >= self.settings.sharing.checkpoint_every_rows and await self.checkpoint()
+
+    async def checkpoint(self) -> bool:
+        """Write the checkpoint; False when it could not be kept."""
+
+        async def work() -> bool:
+            await self.prune()
+            taken = checkpoint_of(self.store, self.memory)
+            kept = await self.store.write_checkpoint(taken)
+            if kept:
+                self._checkpointed = taken.position.n
+            return kept
+
+        return await self.exclusive(work)
+
+    async def close(self) -> None:
+        """Write the checkpoint when there is something new, and give the home up."""
+        try:
+            async with self._lock:
+                await self.prune()
+            if self.store.position.n != self._checkpointed:
+                await self.checkpoint()
+        finally:
+            if self._embedder is not None:
+                await self._embedder.close()
+            await self.store.close()
+
+
+async def stored_fingerprint(store: Store) -> Fingerprint | None:
+    """The model that made the most of the stored vectors, None when there are none."""
+    models = sorted(await store.models(), key=lambda model: -model[2])
+    return decode_fingerprint(models[0][0]) if models else None
+
+
+def _named(fingerprint: Fingerprint) -> str:
+    return f"{fingerprint.name} {fingerprint.version} ({fingerprint.dimension} dimensions)"

@@ -1,0 +1,126 @@
+"""The log as people read it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from loremesh.crypto.peerid import peer_id
+from loremesh.node.errors import UsageError
+from loremesh.node.events import (
+    Forgot,
+    HomeEvent,
+    Incarnation,
+    OwnEvent,
+    RecallHit,
+    Trust,
+    decode_home,
+    decode_own,
+)
+from loremesh.node.events import kind_of as own_kind_of
+from loremesh.node.framelog import decode_head
+from loremesh.node.ground import Ground
+from loremesh.node.results import EventSeen
+from loremesh.node.store.values import Kind, LogRow, State
+from loremesh.sync.fixed import ONE
+from loremesh.sync.wire import decode_header
+
+MAX_EVENTS: Final = 10_000
+"""Rows in one answer; `after` pages on."""
+
+Detail = dict[str, str | int | float | bool | list[str] | None]
+
+
+async def events_seen(ground: Ground, block: str | None, limit: int, after: int) -> list[EventSeen]:
+    """Rows behind log row `after`, `limit` at most: own events of a block, or everything."""
+    if not 1 <= limit <= MAX_EVENTS:
+        raise UsageError(f"limit is {limit}", f"ask for 1 to {MAX_EVENTS} events")
+    if after < 0:
+        raise UsageError(f"after is {after}", "give the number of a log row, or 0 for the beginning")
+
+    async def work() -> list[EventSeen]:
+        await ground.refresh()
+        if block is not None:
+            row = ground.memory.row_named(block)
+            return [_seen(ground, one) for one in await ground.store.events(row, after, limit)]
+        found: list[EventSeen] = []
+        async for rows in ground.store.scan(after):
+            found += [_seen(ground, one) for one in rows[: limit - len(found)]]
+            if len(found) >= limit:
+                break
+        return found
+
+    return await ground.exclusive(work)
+
+
+def _seen(ground: Ground, row: LogRow) -> EventSeen:
+    if row.kind is Kind.FRAME:
+        head = decode_head(row.header)
+        header = decode_header(head.header)
+        detail: Detail = {
+            "from": peer_id(header.origin),
+            "kind": header.kind.name.lower(),
+            "number": header.number,
+            "state": row.state.name.lower(),
+        }
+        return EventSeen(row.n, "frame", "", head.hour, head.wall_ms, detail)
+    block = ground.memory.block_hex(row.row) if row.kind is Kind.OWN else ""
+    if row.payload is None:
+        return EventSeen(row.n, "forgotten" if row.state is State.FORGOTTEN else "damaged", block, 0.0, 0, {})
+    event: OwnEvent | HomeEvent
+    event = decode_own(row.payload) if row.kind is Kind.OWN else decode_home(row.payload)
+    return EventSeen(row.n, own_kind_of(event), block, event.hour, event.wall_ms, _detail(ground, event))
+
+
+def _detail(ground: Ground, event: OwnEvent | HomeEvent) -> Detail:
+    """The event's fields for reading: evidence in plain numbers, ids as people see them."""
+    match event:
+        case Incarnation():
+            return {"id": event.id.hex(), "why": event.why}
+        case Trust():
+            return {
+                "peer": peer_id(event.peer),
+                "trust": event.value_fx / ONE,
+                "revoked": event.revoked,
+                "why": event.why,
+                "who": event.who,
+            }
+        case Forgot():
+            return {}
+        case RecallHit():
+            return {
+                "episode": event.episode.hex(),
+                "frame": event.frame.name.lower(),
+                "context": event.context,
+                "score": event.score,
+                "retrieval": event.retrieval_fx / ONE,
+            }
+        case _:
+            return {
+                name.removesuffix("_fx"): _plain(ground, name, value)
+                for name, value in msgspec.structs.asdict(event).items()
+                if name not in ("hour", "wall_ms")
+            }
+
+
+def _plain(ground: Ground, name: str, value: object) -> str | int | float | bool | list[str] | None:
+    match value:
+        case int() if name.endswith("_fx"):
+            return value / ONE
+        case int() if name == "other":
+            return ground.memory.block_hex(value)
+        case bytes():
+            return value.hex()
+        case tuple():
+            spaces = ground.memory.sync.spaces
+            return [
+                (spaces[one].genesis.name if one in spaces else one.hex())
+                if isinstance(one, bytes)
+                else str(one)
+                for one in value
+            ]
+        case str() | int() | float():
+            return value
+        case _:
+            return None

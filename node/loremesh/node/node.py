@@ -1,0 +1,407 @@
+"""The node: one agent's memory, open. The async API that every door goes through (DESIGN §6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from loremesh.crypto.atrest import HomeKeys
+from loremesh.crypto.identity import Identity
+from loremesh.crypto.keystores import KeySource, Passphrase, Secret, create_vault, open_vault
+from loremesh.node import evidence, forgetting, learning, replaying, using
+from loremesh.node.administering import Administration
+from loremesh.node.compose import real_parts
+from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
+from loremesh.node.errors import NodeError, UsageError
+from loremesh.node.explaining import explain
+from loremesh.node.finding import Question
+from loremesh.node.ground import NO_ROW, Ground, stored_fingerprint
+from loremesh.node.hosting import Hosting
+from loremesh.node.narrating import events_seen
+from loremesh.node.opening import open_memory
+from loremesh.node.parts import Parts, Progress
+from loremesh.node.records import (
+    BUS_KEY,
+    IDENTITY_KEY,
+    BusRecord,
+    IdentityRecord,
+    decode_record,
+    encode_record,
+)
+from loremesh.node.results import (
+    Consolidated,
+    EventSeen,
+    Explanation,
+    Forgotten,
+    Invited,
+    Learned,
+    OutcomeTaken,
+    PeerSeen,
+    Recalled,
+    Replayed,
+    SpaceSeen,
+    Status,
+    TrustChange,
+)
+from loremesh.node.rules import get_rules
+from loremesh.node.settings import read_settings
+from loremesh.node.sharing import Sharing
+from loremesh.node.store.store import Store
+from loremesh.sync.content import context_label
+
+log = structlog.get_logger(__name__)
+
+MAX_NAME_CHARACTERS: Final = 64
+STEP_BLOCKS: Final = BATCH_BLOCKS * 4
+"""Blocks that one round of background consolidation takes on."""
+
+NodeContext = AbstractAsyncContextManager["Node"]
+
+
+class Node:
+    """An open home. `Node.create` and `Node.open` give one: `async with Node.open(home) as node`."""
+
+    def __init__(self, ground: Ground, sharing: Sharing) -> None:
+        self._ground = ground
+        self._sharing = sharing
+        self._administration = Administration(ground, sharing)
+        self._limit = using.OutcomeLimit(ground.settings.memory.outcomes_per_hour)
+        self._consolidator: asyncio.Task[None] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        home: Path | str,
+        *,
+        name: str = "",
+        source: KeySource | None = None,
+        passphrase: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        parts: Parts | None = None,
+    ) -> NodeContext:
+        """Make a home in a directory that is empty or not there yet, and open it.
+
+        `source` or `passphrase` gives the master key that seals it; one of them is needed. Raises UsageError,
+        StoreError, KeyUnavailable.
+        """
+        chosen = _key_source(source, passphrase)
+        if chosen is None:
+            raise UsageError("a home needs a key to be sealed with", "give a passphrase or a key source")
+        if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+            raise UsageError(
+                f"name {name[:80]!a} cannot be used",
+                f"give at most {MAX_NAME_CHARACTERS} printable characters",
+            )
+        return _created(Path(home), name, chosen, os.environ if environ is None else environ, parts)
+
+    @classmethod
+    def open(
+        cls,
+        home: Path | str,
+        *,
+        passphrase: str | None = None,
+        source: KeySource | None = None,
+        environ: Mapping[str, str] | None = None,
+        parts: Parts | None = None,
+    ) -> NodeContext:
+        """Open a home that is there. Without `source` or `passphrase` the key is where its vault says.
+
+        Raises StoreError (InUse, NotAHome, Damaged …), KeyUnavailable, SettingsError.
+        """
+        chosen = _key_source(source, passphrase)
+        return _opened(Path(home), chosen, os.environ if environ is None else environ, parts)
+
+    @property
+    def peer_id(self) -> str:
+        """This node's id, as peers see it."""
+        return self._ground.identity.peer_id
+
+    @property
+    def name(self) -> str:
+        """What people call this node; '' when they do not."""
+        return self._ground.name
+
+    @property
+    def home(self) -> Path:
+        """The directory it lives in."""
+        return self._ground.store.paths.root
+
+    @property
+    def ground(self) -> Ground:
+        """What the use cases stand on: for tools and tests that look inside."""
+        return self._ground
+
+    @property
+    def sharing(self) -> Sharing:
+        """The node's part in its spaces: for tools and tests that look inside."""
+        return self._sharing
+
+    async def learn(self, text: str, *, tags: Sequence[str] = (), share: Sequence[str] = ()) -> Learned:
+        """Hold a text. Of a block that is held already only new tags and spaces are added.
+
+        Raises InvalidInput for a text or tag that cannot be, UnknownThing for a space.
+        """
+        spaces = [self._sharing.space_named(space).space for space in share]
+        return (await learning.learn(self._ground, [learning.lesson(text)], tags, spaces))[0]
+
+    async def learn_many(
+        self,
+        texts: Sequence[str],
+        *,
+        tags: Sequence[str] = (),
+        share: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> list[Learned]:
+        """Hold many texts, some at a time. All are checked before the first is learned."""
+        spaces = [self._sharing.space_named(space).space for space in share]
+        return await learning.learn_many(self._ground, texts, tags, spaces, progress)
+
+    async def recall(
+        self, query: str, *, frame: str = "attention", context: str = "", k: int = 5
+    ) -> Recalled:
+        """The k best blocks for a query, as one episode. Reading is not evidence: nothing moves."""
+        question = Question(query, frame, context, k)
+        return await using.recall(self._ground, question, self._administration.name_of)
+
+    async def outcome(
+        self,
+        signal: float,
+        *,
+        episode: str | None = None,
+        blocks: Sequence[str] = (),
+        weight: float = 1.0,
+        context: str | None = None,
+    ) -> OutcomeTaken:
+        """How well it worked, from 0 to 1: of an episode, or of blocks by id.
+
+        `context` is the episode's own unless given. The same outcome of an episode again is a no-op, another
+        one raises Conflict.
+        """
+        if (episode is None) == (not blocks):
+            raise UsageError(
+                "an outcome is of an episode or of blocks", "give --episode or --block, one of them"
+            )
+        if episode is not None:
+            return await using.outcome_of_episode(self._ground, self._limit, episode, signal, weight, context)
+        label = context_label(context or "")
+        return await using.outcome_of_blocks(self._ground, self._limit, blocks, signal, weight, label)
+
+    async def confirm(self, blocks: Sequence[str]) -> OutcomeTaken:
+        """These blocks were of use, though nobody judged: a good outcome of small weight."""
+        weight = self._ground.settings.memory.confirm_weight
+        return await using.outcome_of_blocks(
+            self._ground, self._limit, blocks, 1.0, weight, "", implicit=True
+        )
+
+    async def consolidate(self, progress: Progress | None = None, limit: int | None = None) -> Consolidated:
+        """Embed and rate what was learned since. Resumable; what is done stays. Raises EmbedderError."""
+        done = await consolidate(self._ground, progress, limit)
+        await self._ground.checkpoint_if_due()
+        return done
+
+    async def explain(self, block: str) -> Explanation:
+        """Why a block stands where it stands, by source."""
+        ground = self._ground
+
+        async def work() -> Explanation:
+            await ground.refresh()
+            row = ground.memory.row_named(block)
+            text = (await ground.store.texts([row]))[row]
+            return explain(ground.memory, row, text, ground.hour(), self._administration.name_of)
+
+        return await ground.exclusive(work)
+
+    async def events(self, block: str | None = None, *, limit: int = 200, after: int = 0) -> list[EventSeen]:
+        """The log as people read it, of one block or all of it: at most `limit` rows behind row `after`."""
+        return await events_seen(self._ground, block, limit, after)
+
+    async def replay(self, *, check: bool = False, rules: str | None = None) -> Replayed:
+        """Fold the log again: prove that it is what is in use, or see what other rules would say."""
+        return await replaying.replay(self._ground, check=check, rules=rules)
+
+    async def forget(self, block: str) -> Forgotten:
+        """Destroy a block here: key, text, vector, events, and its rows in frames."""
+        return await forgetting.forget(self._ground, block)
+
+    async def peers(self) -> list[PeerSeen]:
+        """Every peer seen, trusted or not."""
+        return await self._administration.peers()
+
+    async def trust_set(self, peer: str, value: float, *, why: str = "") -> TrustChange:
+        """Trust a peer, from 0 to 1. Afterwards every number is what it would be had it always been so."""
+        return await self._administration.set_trust(peer, value, why)
+
+    async def trust_revoke(self, peer: str, *, why: str = "") -> TrustChange:
+        """Take a peer's influence back out, exactly."""
+        return await self._administration.revoke(peer, why)
+
+    async def trust_log(self) -> list[TrustChange]:
+        """Every change of trust, oldest first."""
+        return await self._administration.trust_log()
+
+    async def space_create(self, name: str, *, member_trust: float = 0.5, uses: int = 1) -> Invited:
+        """Found a space and make its first token."""
+        return await self._sharing.create(name, member_trust, uses)
+
+    async def space_invite(self, name: str, *, uses: int = 1) -> Invited:
+        """Another token for a space that this node administers."""
+        return await self._sharing.invite(name, uses)
+
+    async def space_join(self, token: str) -> SpaceSeen:
+        """Enter the space of a token."""
+        return await self._sharing.join(token)
+
+    async def spaces(self) -> list[SpaceSeen]:
+        """The spaces this node is in."""
+        return self._sharing.spaces()
+
+    async def status(self) -> Status:
+        """The node at a glance."""
+        return await self._administration.status(self._consolidator is not None)
+
+    async def start(self, *, nats: str | None = None, embedded: bool | None = None) -> None:
+        """Be up: connect to the buses (starting this home's own, where it has one), publish, take in what
+        comes, consolidate. Raises BusUnconfigured, ServerError.
+        """
+        if self._consolidator is not None:
+            raise NodeError("the node is up already", "stop it first")
+        try:
+            await self._sharing.start(nats, embedded)
+        except BaseException:
+            await self._sharing.stop()
+            raise
+        self._consolidator = asyncio.create_task(self._consolidate_on(), name="consolidator")
+
+    async def stop(self) -> None:
+        """End what `start` began. The home stays open."""
+        consolidator, self._consolidator = self._consolidator, None
+        if consolidator is not None:
+            consolidator.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await consolidator
+        await self._sharing.stop()
+
+    async def settle(self) -> None:
+        """Publish what is pending and wait until the buses have it. Raises Unavailable."""
+        await self._sharing.settle()
+
+    async def close(self) -> None:
+        """Stop, write the checkpoint, and give the home up."""
+        try:
+            await self.stop()
+        finally:
+            await self._ground.close()
+
+    async def _consolidate_on(self) -> None:
+        """Consolidate whenever something waits, and keep the checkpoint near the log's end."""
+        pause_s = self._ground.settings.sharing.consolidate_every_s
+        failures = 0
+        while True:
+            await asyncio.sleep(min(pause_s * 2**failures, max(60.0, pause_s)))
+            try:
+                await self.consolidate(limit=STEP_BLOCKS)
+                failures = 0
+            except Exception as error:
+                failures = min(failures + 1, 8)
+                self._administration.trouble = str(error)
+                log.warning("consolidation_failed", error=str(error))
+            else:
+                self._administration.trouble = ""
+
+
+def _key_source(source: KeySource | None, passphrase: str | None) -> KeySource | None:
+    if source is not None and passphrase is not None:
+        raise UsageError("a passphrase and another key source were given", "give one of them")
+    return Passphrase(Secret(passphrase)) if passphrase is not None else source
+
+
+@asynccontextmanager
+async def _created(
+    home: Path, name: str, source: KeySource, environ: Mapping[str, str], parts: Parts | None
+) -> AsyncIterator[Node]:
+    await _make(home, name, source, environ, parts)
+    async with _opened(home, source, environ, parts) as node:
+        yield node
+
+
+async def _make(
+    home: Path, name: str, source: KeySource, environ: Mapping[str, str], parts: Parts | None
+) -> None:
+    """The home's directory, vault, database and first incarnation."""
+    _make_directory(home)
+    settings = read_settings(home)
+    given = parts or real_parts(settings, environ)
+    keys = create_vault(home, source, environ=environ)
+    identity = Identity.from_seed(given.random_bytes(32))
+    store = await Store.create(home, keys)
+    try:
+        record = IdentityRecord(identity.export_seed(), name)
+        await store.append(records={IDENTITY_KEY: encode_record(record)})
+        opened = await open_memory(store, identity.public, get_rules(settings.memory.rules), None)
+        ground = Ground(store, opened.memory, identity, name, settings, given)
+        first = evidence.incarnation(ground.stamp(), given.random_bytes(16), "created")
+        await ground.record([(NO_ROW, first)])
+    finally:
+        await store.close()
+
+
+def _make_directory(home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        strangers = [entry.name for entry in home.iterdir() if entry.name not in ("config.toml", "lock")]
+    except OSError as error:
+        raise NodeError(
+            f"{home} cannot be made a home: {error.strerror or error}", "name a directory that can be written"
+        ) from error
+    if strangers:
+        raise NodeError(
+            f"{home} is not empty: it has {', '.join(sorted(strangers)[:3])}",
+            "open it if it is a home already, or name another directory for a new one",
+        )
+
+
+@asynccontextmanager
+async def _opened(
+    home: Path, source: KeySource | None, environ: Mapping[str, str], parts: Parts | None
+) -> AsyncIterator[Node]:
+    settings = read_settings(home)
+    rules = get_rules(settings.memory.rules)
+    keys = await asyncio.to_thread(_unlock, home, source, environ)
+    store = await Store.open(home, keys)
+    try:
+        sealed = await store.record(IDENTITY_KEY)
+        if sealed is None:
+            raise NodeError(
+                f"{home} was never finished: it has no identity",
+                "remove the directory and create the home again",
+            )
+        who = decode_record(sealed, IdentityRecord)
+        identity = Identity.from_seed(who.seed)
+        opened = await open_memory(store, identity.public, rules, await stored_fingerprint(store))
+        given = parts or real_parts(settings, environ)
+        ground = Ground(store, opened.memory, identity, who.name, settings, given)
+        await ground.bury(opened.dead)
+        for row in opened.unfinished:
+            await forgetting.finish(ground, row, opened.memory.sync.index.id(row))
+        bus = await store.record(BUS_KEY)
+        hosting = Hosting(ground, decode_record(bus, BusRecord) if bus else BusRecord())
+        node = Node(ground, Sharing(ground, opened.spaces, hosting))
+    except BaseException:
+        await store.close()
+        raise
+    try:
+        yield node
+    finally:
+        await node.close()
+
+
+def _unlock(home: Path, source: KeySource | None, environ: Mapping[str, str]) -> HomeKeys:
+    """Opening a vault may stretch a passphrase, which takes a third of a second: not on the event loop."""
+    return open_vault(home, source, environ=environ)

@@ -1,0 +1,27 @@
+"""What the use cases are given from outside: clocks, randomness, an embedder, a rater (see `compose`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from loremesh.node.ports import Embedder, Rater
+
+Progress = Callable[[int, int], None]
+"""(done, total) of long work, called now and then."""
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """The outside world of one node.
+
+    `open_embedder` takes the dimension of the vectors already stored, or None; it is called when first
+    needed, since a model takes a moment to load. `now_ms` is wall time (ms since 1970, UTC), `monotonic_s` a
+    steady clock, `random_bytes` a source of unpredictable bytes.
+    """
+
+    open_embedder: Callable[[int | None], Awaitable[Embedder]]
+    rater: Rater
+    now_ms: Callable[[], int]
+    monotonic_s: Callable[[], float]
+    random_bytes: Callable[[int], bytes]

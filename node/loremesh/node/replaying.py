@@ -1,0 +1,199 @@
+"""Replay: the log folded again, to prove what is in use, or to ask what else it could say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loremesh.node.ground import Ground
+from loremesh.node.memory import Memory
+from loremesh.node.opening import blank_memory, follow_trust, place_blocks, read_log, space_records
+from loremesh.node.results import Moved, Replayed
+from loremesh.node.rules import RuleSet, get_rules
+from loremesh.node.snapshot import differences
+from loremesh.node.store.errors import StoreError
+from loremesh.node.store.store import Store
+from loremesh.node.store.values import Verified
+
+MAX_MOVED: Final = 50
+"""Blocks listed whose rank is not the same under other rules: those that moved furthest."""
+
+
+async def replay(ground: Ground, *, check: bool, rules: str | None) -> Replayed:
+    """Fold the log again from its first row.
+
+    `check` also verifies every row and compares the fold with the columns in use; `rules` folds under another
+    rule set and tells what moves. Raises UsageError for rules that there are not.
+    """
+    chosen = get_rules(rules) if rules else ground.memory.own.rules
+
+    async def work() -> Replayed:
+        await ground.refresh()
+        verified = await ground.store.verify()
+        faults = [f"{fault.where}: {fault.what}" for fault in verified.faults]
+        if verified.more_faults:
+            faults.append(f"and {verified.more_faults} more like these")
+        try:
+            again = await rebuild(ground.store, ground.memory.sync.own, ground.memory.own.rules)
+        except StoreError as error:
+            return _answer(ground, verified, [*faults, str(error)], chosen, [])
+        if check:
+            faults += compare(ground.memory, again)
+        moved: list[Moved] = []
+        if chosen is not ground.memory.own.rules:
+            other = await rebuild(ground.store, ground.memory.sync.own, chosen)
+            moved = await _moved(ground, other)
+        return _answer(ground, verified, faults, chosen, moved)
+
+    return await ground.exclusive(work)
+
+
+async def rebuild(store: Store, own_key: bytes, rules: RuleSet, *, without: Collection[bytes] = ()) -> Memory:
+    """The memory that the log alone makes, without checkpoint, texts or vectors.
+
+    `without`: origins whose frames are left out, as if they had never come. Raises Damaged.
+    """
+    memory = blank_memory(own_key, rules, await space_records(store))
+    await place_blocks(store, memory)
+    await read_log(store, memory, without=without)
+    follow_trust(memory)
+    memory.refresh()
+    return memory
+
+
+def compare(used: Memory, again: Memory) -> list[str]:
+    """What is not the same in the memory in use and in one made from the log; empty when all is."""
+    found = [f"own state: {difference}" for difference in differences(used.own, again.own)]
+    if registers_by_id(used) != registers_by_id(again):
+        found.append("the register columns are not what the live rows of the frames say")
+    return found
+
+
+def registers_by_id(
+    memory: Memory,
+) -> list[tuple[bytes, bytes, bytes, bytes, str, int, int, float, int, float]]:
+    """Every register in an order of its own that does not depend on local numbers."""
+    registers, sync = memory.sync.registers, memory.sync
+    held = registers.held(registers.live())
+    found = []
+    for number, row, context, alpha, beta, stability, version, stamp in zip(
+        held.source.tolist(),
+        held.row.tolist(),
+        held.context.tolist(),
+        held.alpha.tolist(),
+        held.beta.tolist(),
+        held.stability_h.tolist(),
+        held.version.tolist(),
+        held.stamp_h.tolist(),
+        strict=True,
+    ):
+        source = registers.sources[number]
+        found.append(
+            (
+                source.space,
+                source.origin,
+                source.incarnation,
+                sync.index.id(row),
+                sync.contexts.label(context),
+                alpha,
+                beta,
+                stability,
+                version,
+                stamp,
+            )
+        )
+    return sorted(found)
+
+
+def digest(memory: Memory) -> str:
+    """Order-free digest of all registers held, hex: equal on two nodes that hold the same."""
+    registers = memory.sync.registers
+    return registers.live_digest(registers.live(), memory.sync.index, memory.sync.contexts).hex()
+
+
+def effective_by_id(memory: Memory) -> dict[str, tuple[int, int, float, float, float, float]]:
+    """Effective numbers of every readable block: α, β (fixed point), S, t_last, D, importance."""
+    own = memory.own.columns.views(max(memory.length, memory.own.columns.length))
+    rows = memory.effective.rows
+    return {
+        memory.block_hex(row): (
+            int(rows.alpha[row]),
+            int(rows.beta[row]),
+            float(rows.stability_h[row]),
+            float(rows.t_last_h[row]),
+            float(own.difficulty[row]),
+            float(own.importance[row]),
+        )
+        for row in np.flatnonzero(memory.readable()).tolist()
+    }
+
+
+async def _moved(ground: Ground, other: Memory) -> list[Moved]:
+    """The blocks whose rank by utility × retrievability is not the same in the two memories."""
+    here, there = _values(ground.memory, ground.hour()), _values(other, ground.hour())
+    ranks, others = _ranks(here, ground.memory), _ranks(there, other)
+    apart = sorted(
+        (block for block in ranks if block in others and ranks[block] != others[block]),
+        key=lambda block: (-abs(ranks[block] - others[block]), block),
+    )[:MAX_MOVED]
+    rows = [ground.memory.sync.index.row(bytes.fromhex(block)) for block in apart]
+    texts = await ground.store.texts([row for row in rows if row is not None])
+    moved = []
+    for block, row in zip(apart, rows, strict=True):
+        other_row = other.sync.index.row(bytes.fromhex(block))
+        if row is None or other_row is None:
+            continue
+        moved.append(
+            Moved(
+                block,
+                texts.get(row, ""),
+                ranks[block],
+                others[block],
+                float(ground.memory.effective.rows.stability_h[row]),
+                float(other.effective.rows.stability_h[other_row]),
+            )
+        )
+    return moved
+
+
+def _values(memory: Memory, hour: float) -> NDArray[np.float64]:
+    """utility × retrievability of every row, NaN where there is no block to speak of."""
+    length, rows = memory.length, memory.effective.rows
+    alpha, beta = rows.alpha[:length].astype(np.float64), rows.beta[:length].astype(np.float64)
+    mass = alpha + beta
+    utility = np.divide(alpha, mass, out=np.full(length, 0.5), where=mass > 0)
+    values: NDArray[np.float64] = utility * memory.own.rules.retrievability(
+        hour - rows.t_last_h[:length], rows.stability_h[:length]
+    )
+    values[~memory.readable()] = np.nan
+    return values
+
+
+def _ranks(values: NDArray[np.float64], memory: Memory) -> dict[str, int]:
+    """Rank from 1 by value, best first, ties by block id."""
+    rows = np.flatnonzero(~np.isnan(values)).tolist()
+    ordered = sorted(rows, key=lambda row: (-values[row], memory.sync.index.id(row)))
+    return {memory.block_hex(row): place for place, row in enumerate(ordered, 1)}
+
+
+def _answer(
+    ground: Ground, verified: Verified, faults: list[str], rules: RuleSet, moved: list[Moved]
+) -> Replayed:
+    frames = sum(
+        len(chain.tags) for space in ground.memory.sync.spaces.values() for chain in space.chains.values()
+    )
+    return Replayed(
+        ok=not faults,
+        rows=verified.rows,
+        own_events=verified.rows - frames,
+        frames=frames,
+        pruned=verified.pruned,
+        forgotten=verified.forgotten,
+        faults=faults,
+        rules=rules.name,
+        moved=moved,
+        digest=digest(ground.memory),
+    )

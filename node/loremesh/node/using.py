@@ -1,0 +1,163 @@
+"""Using the memory: recall hands blocks out, outcomes say how well they worked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from loremesh.node import evidence
+from loremesh.node.errors import Unavailable, UsageError
+from loremesh.node.events import EPISODE_BYTES, FrameName, Outcome
+from loremesh.node.explaining import NameOf, provenance
+from loremesh.node.finding import Question, check, find
+from loremesh.node.ground import Ground
+from loremesh.node.results import Hit, OutcomeTaken, Recalled
+from loremesh.node.score import Ranked, RecallFrame, recall_frame
+from loremesh.sync.limits import Bucket, Meter, drawn, open_again_s
+
+PARTS: Final = ("sim", "utility", "retrievability", "importance", "explore")
+
+MAX_OUTCOME_BLOCKS: Final = 256
+"""Blocks named in one outcome: as many as one recall hands out."""
+
+
+class OutcomeLimit:
+    """Outcomes per hour that this node takes of its own agent: a runaway loop must not flood its peers."""
+
+    def __init__(self, per_hour: int) -> None:
+        self._meter = Meter(per_hour / 3600.0, float(per_hour))
+        self._per_hour = per_hour
+        self._bucket: Bucket | None = None
+
+    def spend(self, outcomes: int, now_s: float) -> None:
+        """Raises Unavailable when the hour's outcomes are used up; takes nothing then."""
+        until_s = open_again_s(self._bucket, self._meter, now_s)
+        if until_s > now_s:
+            raise Unavailable(
+                f"this node took {self._per_hour} outcomes within an hour",
+                f"wait {until_s - now_s:.0f} s, or raise [memory] outcomes_per_hour in config.toml",
+            )
+        self._bucket = drawn(self._bucket, self._meter, now_s, float(outcomes))
+
+
+async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalled:
+    """One episode: the k best blocks for the question, logged as handed out. Nothing moves."""
+    asked = check(question)
+    frame = recall_frame(asked.frame)
+    vector = await ground.query_vector(asked.text)
+
+    async def work() -> Recalled:
+        hour = ground.tick()
+        await ground.refresh()
+        memory, settings = ground.memory, ground.settings.memory
+        ranked = find(
+            memory,
+            asked,
+            vector,
+            hour,
+            foreign_share=settings.foreign_share,
+            backoff=settings.context_backoff,
+        )
+        texts = await ground.store.texts([one.row for one in ranked])
+        episode = ground.parts.random_bytes(EPISODE_BYTES)
+        hits = evidence.recall_hits(
+            ground.clock,
+            episode,
+            [(one.row, one.score) for one in ranked],
+            FrameName[frame.name.upper()],
+            asked.context,
+            uniform=settings.retrieval_weights == "uniform",
+        )
+        if hits:
+            await ground.record(hits, durable=False)
+        return Recalled(
+            episode=episode.hex(),
+            hits=[_hit(ground, one, texts[one.row], name_of) for one in ranked],
+            frame=frame.name,
+            context=asked.context,
+            weights=_weights(frame),
+        )
+
+    return await ground.exclusive(work)
+
+
+async def outcome_of_episode(
+    ground: Ground, limit: OutcomeLimit, episode: str, signal: float, weight: float, context: str | None
+) -> OutcomeTaken:
+    """The outcome of a recall, for every block it handed out."""
+    key = _episode_id(episode)
+
+    async def work() -> OutcomeTaken:
+        ground.tick()
+        own = ground.memory.own
+        made = evidence.outcome_of_episode(own, ground.clock, key, signal, weight, context)
+        rows = [row for row, _ in made] or list(own.episodes[key].rows)
+        return await _take(ground, limit, made, rows)
+
+    return await ground.exclusive(work)
+
+
+async def outcome_of_blocks(
+    ground: Ground,
+    limit: OutcomeLimit,
+    blocks: Sequence[str],
+    signal: float,
+    weight: float,
+    context: str,
+    *,
+    implicit: bool = False,
+) -> OutcomeTaken:
+    """One outcome for each of these blocks; `implicit` makes it a confirm."""
+    if not 1 <= len(blocks) <= MAX_OUTCOME_BLOCKS:
+        raise UsageError(f"{len(blocks)} blocks are named", f"name 1 to {MAX_OUTCOME_BLOCKS}")
+
+    async def work() -> OutcomeTaken:
+        ground.tick()
+        await ground.refresh()
+        rows = [ground.memory.row_named(block) for block in blocks]
+        made = evidence.outcome_of_blocks(
+            ground.memory.own, ground.clock, rows, signal, weight, context, implicit
+        )
+        return await _take(ground, limit, made, rows)
+
+    return await ground.exclusive(work)
+
+
+async def _take(
+    ground: Ground, limit: OutcomeLimit, made: Sequence[tuple[int, Outcome]], rows: Sequence[int]
+) -> OutcomeTaken:
+    if made:
+        limit.spend(len(made), ground.parts.monotonic_s())
+        await ground.record(made)
+        ground.touch(rows)
+    return OutcomeTaken(recorded=bool(made), blocks=[ground.memory.block_hex(row) for row in rows])
+
+
+def _episode_id(text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != EPISODE_BYTES:
+        raise UsageError(
+            f"{text[:80]!r} is no episode id", f"give the {2 * EPISODE_BYTES} hex digits that recall printed"
+        )
+    return key
+
+
+def _hit(ground: Ground, one: Ranked, text: str, name_of: NameOf) -> Hit:
+    parts = msgspec.structs.asdict(one.parts)
+    return Hit(
+        block=ground.memory.block_hex(one.row),
+        text=text,
+        score=one.score,
+        parts={name: parts[name] for name in PARTS},
+        provenance=provenance(ground.memory, one.row, name_of),
+        tags=list(ground.memory.own.tags.get(one.row, ())),
+    )
+
+
+def _weights(frame: RecallFrame) -> dict[str, float]:
+    return {name: getattr(frame, name) for name in PARTS}
