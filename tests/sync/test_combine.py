@@ -165,13 +165,13 @@ def test_a_principals_limit_is_that_of_its_most_trusted_peer_with_a_share() -> N
 def test_a_principals_limit_is_that_of_the_largest_trust_any_share_came_at() -> None:
     low = say(A, 20)
     high = say(A, 20, incarnation=b"2" * 16, space=SPACES[1])
-    registers = stated([low, high, say(B, 40, space=SPACES[1])])
+    registers = stated([low, high, say(B, 40)])
     policy = Policy(principals=dict.fromkeys(PEERS, "acme"))
     lens = lens_of(registers, policy, {SPACES[0]: ONE // 4, SPACES[1]: HALF})
-    # A is capped to 16 + 16, which count 4 + 8; B's 32 count 16; together 28, and ½·32 = 16 are allowed.
+    # A is capped to 16 + 16, which count 4 + 8; B's 32 count 8; together 20, and ½·32 = 16 are allowed.
     assert shares_by_name(registers, lens) == {
-        (0, 0, A): (12 * ONE * 16 // 28, 0),
-        (0, 0, B): (16 * ONE * 16 // 28, 0),
+        (0, 0, A): (12 * ONE * 16 // 20, 0),
+        (0, 0, B): (8 * ONE * 16 // 20, 0),
     }
 
 

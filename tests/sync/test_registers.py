@@ -123,6 +123,11 @@ class TestPreview:
             for honest_one in (say(A, 5, version=3), say(A, 6, version=4), say(A, 2, version=2)):
                 assert registers.preview(source, batch_of([honest_one])).conflicts.tolist() == [False]
 
+    def test_a_conflict_in_one_space_is_not_hidden_by_another(self) -> None:
+        registers = stated([say(A, 5, version=3), say(A, 7, version=4, space=SPACES[1])])
+        for lie in (say(A, 6, version=3), say(A, 6, version=4)):
+            assert registers.preview(HERE, batch_of([lie])).conflicts.tolist() == [True]
+
     def test_another_incarnation_or_origin_is_no_conflict(self) -> None:
         registers = stated([say(A, 5, version=3)])
         for source in (Source(A, b"2" * 16, SPACES[0]), Source(B, b"1" * 16, SPACES[0])):

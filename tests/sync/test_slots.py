@@ -68,6 +68,15 @@ def test_removed_keys_do_not_fill_the_table_up() -> None:
     assert slots.find(*columns([(3, 1)])).tolist() == [-1]
 
 
+def test_removing_some_hides_none_of_the_keys_that_had_to_move_on() -> None:
+    slots, keys = RowSlots(), [(row, 0) for row in range(FIRST_CAPACITY)]
+    made = slots.allocate(*columns(keys))
+    for row in range(0, FIRST_CAPACITY, 2):
+        slots.drop(row)
+    assert slots.find(*columns(keys[1::2])).tolist() == made[1::2].tolist()
+    assert (slots.find(*columns(keys[::2])) == -1).all()
+
+
 def test_a_row_with_more_slots_than_steps_is_found_whole_and_alone() -> None:
     slots = RowSlots()
     many = slots.allocate(*columns([(4, tag) for tag in range(3 * CHAIN_STEPS)]))
