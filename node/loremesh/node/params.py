@@ -92,13 +92,16 @@ class Recall(Params, frozen=True):
 
 
 class Outcome(Params, frozen=True):
-    """How well it went, 0 to 1, for an episode or for blocks, one of the two."""
+    """How well it went, 0 to 1, for an episode or for blocks, one of the two.
+
+    Without `context` an episode's own holds, and none for blocks.
+    """
 
     signal: Unit
     episode: Word | None = None
     blocks: Blocks = []
     weight: Weight = 1.0
-    context: Word = ""
+    context: Word | None = None
 
 
 class Confirm(Params, frozen=True):

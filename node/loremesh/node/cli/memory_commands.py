@@ -102,7 +102,9 @@ def outcome(
     weight: Annotated[
         float, typer.Option(parser=number, metavar="W", help="Mass of the evidence, 1 for one plain outcome.")
     ] = 1.0,
-    context: ContextOption = "",
+    context: Annotated[
+        str | None, typer.Option(metavar="C", help="Another context than the episode's own.")
+    ] = None,
 ) -> None:
     """Say how well it went.
 

@@ -70,10 +70,12 @@ def init(
 
 
 async def _create(home: Path, name: str, source: KeySource) -> Made:
+    from loremesh.node.logfile import open_log
     from loremesh.node.node import Node
 
-    async with Node.create(home, name=name, source=source) as node:
-        return Made(node.peer_id, str(node.home))
+    with open_log(home):
+        async with Node.create(home, name=name, source=source) as node:
+            return Made(node.peer_id, str(node.home))
 
 
 def _made_for_people(

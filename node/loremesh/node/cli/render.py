@@ -239,6 +239,7 @@ def status(out: Console, result: Status) -> None:
         "registers": f"{result.registers}, digest {result.registers_digest}",
         "feeds": str(len(result.feeds)),
         "counters": _counters(result.counters) or "-",
+        "trouble": "; ".join(map(plain, result.trouble)) or "-",
         "deferred": ", ".join(map(plain, result.deferred)) or "-",
     }
     for name, value in rows.items():

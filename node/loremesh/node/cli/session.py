@@ -103,6 +103,7 @@ def _opened(home: Path, environ: Mapping[str, str]) -> Iterator[Calls]:
     """The home opened by this process, or the door of whoever was faster."""
     import asyncio
 
+    from loremesh.node.logfile import open_log
     from loremesh.node.node import Node
     from loremesh.node.store.errors import InUse
 
@@ -112,7 +113,7 @@ def _opened(home: Path, environ: Mapping[str, str]) -> Iterator[Calls]:
 
     passphrase = noted_passphrase(home, environ)
     patience = Patience()
-    with asyncio.Runner() as runner:
+    with open_log(home), asyncio.Runner() as runner:
         while True:
             opening = Node.open(home, passphrase=passphrase, environ=environ)
             try:
