@@ -59,6 +59,8 @@ from loremesh.sync.content import context_label
 log = structlog.get_logger(__name__)
 
 MAX_NAME_CHARACTERS: Final = 64
+BEFORE_BIRTH: Final = ("config.toml", "lock", "log")
+"""What may be in a directory that becomes a home: settings, and what a program that makes it leaves there."""
 STEP_BLOCKS: Final = BATCH_BLOCKS * 4
 """Blocks that one round of background consolidation takes on."""
 
@@ -355,7 +357,7 @@ async def _make(
 def _make_directory(home: Path) -> None:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        strangers = [entry.name for entry in home.iterdir() if entry.name not in ("config.toml", "lock")]
+        strangers = [entry.name for entry in home.iterdir() if entry.name not in BEFORE_BIRTH]
     except OSError as error:
         raise NodeError(
             f"{home} cannot be made a home: {error.strerror or error}", "name a directory that can be written"
