@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from loremesh.crypto.atrest import HomeKeys, open_block, seal_block
 from loremesh.crypto.errors import SealBroken
 from loremesh.node.store.errors import Damaged, UnknownRow
 from loremesh.node.store.ledger import MODEL_LABEL, Draft, Ledger, Model, seal_numbered
-from loremesh.node.store.schema import decode_content, encode_content, tally_block
+from loremesh.node.store.schema import MISTYPED, decode_content, encode_content, tally_block
 from loremesh.node.store.values import BlockBatch, NewBlock
 
 CONTENT, EMBEDDING = "content", "embedding"
@@ -116,7 +117,7 @@ def unwrapped(keys: HomeKeys, row: int, slot: int, wrapped: bytes | None) -> byt
         raise Damaged(f"block row {row}", f"its key is missing (slot {slot})")
     try:
         return keys.unwrap_block_key(slot, wrapped)
-    except SealBroken as error:
+    except (SealBroken, *MISTYPED) as error:
         raise Damaged(f"block row {row}", f"its key in slot {slot} was altered or moved: {error}") from error
 
 
@@ -124,7 +125,7 @@ def opened_content(key: bytes, row: int, sealed: bytes) -> tuple[bytes, str | No
     """(id, text or None) of a block. Raises Damaged naming its row."""
     try:
         return decode_content(open_block(key, CONTENT, row, sealed))
-    except (SealBroken, UnicodeDecodeError) as error:
+    except (SealBroken, *MISTYPED) as error:
         raise Damaged(f"block row {row}", f"its content was altered or moved: {error}") from error
 
 
@@ -164,22 +165,23 @@ def read_blocks(
     vector_rows: list[int] = []
     vectors: list[bytes] = []
     last = after
-    for row, slot, wrapped, content, embedding in cursor:
-        last = row
-        try:
-            key = unwrapped(ledger.keys, row, slot, wrapped)
-            block_id, text = opened_content(key, row, content)
-            vector = None if embedding is None else opened_vector(key, row, embedding, number)
-        except Damaged:
-            if not salvage:
-                raise
-            continue
-        rows.append(row)
-        ids.append(block_id)
-        texts.append(text)
-        if vector is not None:
-            vector_rows.append(row)
-            vectors.append(vector)
+    with closing(cursor):
+        for row, slot, wrapped, content, embedding in cursor:
+            last = row
+            try:
+                key = unwrapped(ledger.keys, row, slot, wrapped)
+                block_id, text = opened_content(key, row, content)
+                vector = None if embedding is None else opened_vector(key, row, embedding, number)
+            except Damaged:
+                if not salvage:
+                    raise
+                continue
+            rows.append(row)
+            ids.append(block_id)
+            texts.append(text)
+            if vector is not None:
+                vector_rows.append(row)
+                vectors.append(vector)
     if last == after:
         return None
     dimension = model.dimension if model is not None else 0
@@ -193,7 +195,7 @@ def opened_vector(key: bytes, row: int, sealed: bytes, model: int) -> bytes:
     """The float32 of a block's vector. Raises Damaged naming its row."""
     try:
         return open_block(key, EMBEDDING, row, sealed, model)
-    except (SealBroken, ValueError) as error:
+    except (SealBroken, *MISTYPED) as error:
         raise Damaged(f"block row {row}", f"its embedding was altered or moved: {error}") from error
 
 
@@ -237,4 +239,7 @@ def _select(connection: sqlite3.Connection, sql: str, rows: Sequence[int]) -> It
     """The rows of `sql` (over table block) whose row number is one of `rows`."""
     for start in range(0, len(rows), VARIABLES_MAX):
         part = [int(row) for row in rows[start : start + VARIABLES_MAX]]
-        yield from connection.execute(f"{sql} WHERE block.row IN ({','.join('?' * len(part))})", part)
+        with closing(
+            connection.execute(f"{sql} WHERE block.row IN ({','.join('?' * len(part))})", part)
+        ) as found:
+            yield from found

@@ -18,7 +18,7 @@ import msgspec
 from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.errors import SealBroken
 from loremesh.node.store.errors import Damaged
-from loremesh.node.store.schema import HASH_BYTES, RUNNING_START, Head, place, summed
+from loremesh.node.store.schema import HASH_BYTES, MISTYPED, RUNNING_START, Head, place, summed
 from loremesh.node.store.values import Feed, Position
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def load_head(connection: sqlite3.Connection, keys: HomeKeys) -> Head:
         raise Damaged("head", "the sealed head is missing")
     try:
         return msgspec.msgpack.decode(keys.open_home(HEAD_LABEL, found[0]), type=Head)
-    except (SealBroken, msgspec.DecodeError, TypeError) as error:
+    except (SealBroken, msgspec.DecodeError, *MISTYPED) as error:
         raise Damaged("head", f"{error}; or vault.json is another home's") from error
 
 
@@ -207,7 +207,7 @@ def open_numbered(keys: HomeKeys, label: str, number: int, sealed: bytes, kind: 
     """What `seal_numbered` was given. Raises Damaged naming table and row."""
     try:
         return msgspec.msgpack.decode(keys.open_home(label, sealed, place(number)), type=kind)
-    except (SealBroken, msgspec.DecodeError, TypeError, OverflowError) as error:
+    except (SealBroken, msgspec.DecodeError, *MISTYPED) as error:
         raise Damaged(f"{label} {number}", str(error)) from error
 
 
@@ -220,7 +220,7 @@ def open_forgotten(keys: HomeKeys, row: int, kid: bytes, sealed: bytes) -> bytes
     """What `seal_forgotten` was given. Raises Damaged naming the row."""
     try:
         return keys.open_home(FORGOTTEN_LABEL, sealed, place(row) + kid)
-    except (SealBroken, OverflowError) as error:
+    except (SealBroken, *MISTYPED) as error:
         raise Damaged(f"forgotten row {row}", str(error)) from error
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from loremesh.crypto.atrest import open_block, seal_block
 from loremesh.crypto.errors import SealBroken
-from loremesh.node.store.blocks import block_keys, unwrapped
+from loremesh.node.store.blocks import block_keys
 from loremesh.node.store.errors import Damaged, FrameExists, UnknownRow
 from loremesh.node.store.ledger import FEED_LABEL, Draft, Ledger, seal_numbered
-from loremesh.node.store.schema import HASH_BYTES, digest_of, gone_place, next_running, place
+from loremesh.node.store.schema import HASH_BYTES, MISTYPED, digest_of, gone_place, next_running, place
 from loremesh.node.store.values import (
     Feed,
     FeedPosition,
@@ -172,14 +173,12 @@ def read_batch(
 def raw_rows(
     connection: sqlite3.Connection, after: int, upto: int, count: int = BATCH_ROWS
 ) -> Iterator[RawRow]:
-    """Rows behind `after` up to `upto`, as stored. The statement ends with the iterator."""
+    """Rows behind `after` up to `upto`, as stored."""
     cursor = connection.execute(
         f"{_ROW} WHERE log.n > ? AND log.n <= ? ORDER BY log.n LIMIT ?", (after, upto, count)
     )
-    try:
+    with closing(cursor):
         yield from map(RawRow._make, cursor)
-    finally:
-        cursor.close()
 
 
 def rows_at(connection: sqlite3.Connection, ledger: Ledger, numbers: Sequence[int]) -> list[LogRow]:
@@ -219,15 +218,13 @@ def frames_of(
         f"{_ROW} WHERE log.kind = 3 AND log.ref = ? AND log.number BETWEEN ? AND ? ORDER BY log.number",
         (no, first, last),
     )
-    try:
+    with closing(cursor):
         for raw in map(RawRow._make, cursor):
             row = open_row(ledger, raw)
             size += len(row.header) + len(row.payload or b"")
             if frames and size > budget_bytes:
                 break
             frames.append(StoredFrame(row.n, row.number, row.state, row.header, row.payload))
-    finally:
-        cursor.close()
     return frames
 
 
@@ -262,12 +259,12 @@ def open_row(ledger: Ledger, raw: RawRow) -> LogRow:
         kind, state = Kind(raw.kind), State(raw.state)
     except ValueError:
         raise Damaged(where, f"kind {raw.kind} or state {raw.state} is none that this schema has") from None
-    if state is State.WHOLE and digest_of(raw.header, raw.body) != raw.digest:
-        raise Damaged(where, "what it holds is not what its digest says: it was altered")
     shape = (raw.ref is None, raw.number is None, raw.slot is None, raw.header is None, raw.body is None)
-    if shape != _SHAPES.get((kind, state is State.PRUNED)):
-        raise Damaged(where, f"its columns do not fit its kind ({kind.name})")
+    if shape != _SHAPES.get((kind, state)):
+        raise Damaged(where, f"its columns do not fit what it is ({kind.name}, {state.name})")
     try:
+        if state is State.WHOLE and digest_of(raw.header, raw.body) != raw.digest:
+            raise Damaged(where, "what it holds is not what its digest says: it was altered")
         header = b""
         feed = None
         if kind is Kind.FRAME:
@@ -278,20 +275,21 @@ def open_row(ledger: Ledger, raw: RawRow) -> LogRow:
                 HEADER_LABEL, raw.header or b"", place(raw.n, raw.ref or 0, raw.number or 0)
             )
         payload = _opened_body(ledger, raw, kind, state)
-    except (SealBroken, ValueError, OverflowError) as error:
+    except (SealBroken, *MISTYPED) as error:
         raise Damaged(where, f"it was altered, or belongs to another place: {error}") from error
     row = raw.ref if kind is Kind.OWN and raw.ref is not None else -1
     return LogRow(raw.n, kind, state, row, feed, raw.number or 0, header, payload)
 
 
-_OWN, _HOME = (False, True, True, True, False), (True, True, True, True, False)
 _SHAPES = {
-    (Kind.OWN, False): _OWN,
-    (Kind.HOME, False): _HOME,
-    (Kind.FRAME, False): (False, False, False, False, False),
-    (Kind.FRAME, True): (False, False, True, False, False),
+    (Kind.OWN, State.WHOLE): (False, True, True, True, False),
+    (Kind.OWN, State.FORGOTTEN): (False, True, True, True, False),
+    (Kind.HOME, State.WHOLE): (True, True, True, True, False),
+    (Kind.FRAME, State.WHOLE): (False, False, False, False, False),
+    (Kind.FRAME, State.CUT): (False, False, False, False, False),
+    (Kind.FRAME, State.PRUNED): (False, False, True, False, False),
 }
-"""Which of ref, number, slot, header and body are NULL, by kind and whether the row is PRUNED."""
+"""Which of ref, number, slot, header and body are NULL in each kind and state that there is."""
 
 
 def _opened_body(ledger: Ledger, raw: RawRow, kind: Kind, state: State) -> bytes | None:
@@ -309,15 +307,19 @@ def _opened_body(ledger: Ledger, raw: RawRow, kind: Kind, state: State) -> bytes
         if key is None:
             if raw.block_slot is None:
                 raise Damaged(f"log row {raw.n}", f"its block (row {row}) is missing")
-            key = unwrapped(keys, row, raw.block_slot, raw.wrapped)
+            key = _unwrapped(ledger, raw, raw.block_slot)
             ledger.remember_keys({row: key})
         return open_block(key, EVENT, row, body, raw.n)
-    if raw.wrapped is None:
-        raise Damaged(f"log row {raw.n}", f"its key is missing (slot {raw.slot})")
-    key = keys.unwrap_block_key(raw.slot or 0, raw.wrapped)
+    key = _unwrapped(ledger, raw, raw.slot or 0)
     if state is State.CUT:
         cut = open_block(key, CUT_BODY, raw.n, body, raw.ref or 0, raw.number or 0)
         if cut[:HASH_BYTES] != raw.digest:
             raise Damaged(f"log row {raw.n}", "its digest was altered after its body was cut")
         return cut[HASH_BYTES:]
     return open_block(key, FRAME_BODY, raw.n, body, raw.ref or 0, raw.number or 0)
+
+
+def _unwrapped(ledger: Ledger, raw: RawRow, slot: int) -> bytes:
+    if raw.wrapped is None:
+        raise Damaged(f"log row {raw.n}", f"its key is missing (slot {slot})")
+    return ledger.keys.unwrap_block_key(slot, raw.wrapped)

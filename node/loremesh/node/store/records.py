@@ -14,7 +14,7 @@ from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.errors import SealBroken
 from loremesh.node.store.errors import Damaged
 from loremesh.node.store.ledger import Draft, Ledger
-from loremesh.node.store.schema import tally_record
+from loremesh.node.store.schema import MISTYPED, tally_record
 
 RECORD_LABEL = "record"
 NAME_CHARACTERS_MAX = 200
@@ -68,8 +68,8 @@ def open_record(keys: HomeKeys, kid: bytes, body: bytes) -> tuple[str, bytes]:
     """(name, value) of a stored record. Raises Damaged."""
     try:
         name, value = msgspec.msgpack.decode(keys.open_home(RECORD_LABEL, body, kid), type=tuple[str, bytes])
-    except (SealBroken, msgspec.DecodeError) as error:
-        raise Damaged(f"record {kid.hex()}", f"it was altered or moved: {error}") from error
+    except (SealBroken, msgspec.DecodeError, *MISTYPED) as error:
+        raise Damaged(f"record {kid!r}", f"it was altered or moved: {error}") from error
     return name, value
 
 

@@ -21,6 +21,8 @@ HASH_BYTES = 32
 RUNNING_START = bytes(HASH_BYTES)
 ABSENT = 2**64 - 1
 """Stands for "none" where a number is hashed."""
+MISTYPED = (TypeError, ValueError, OverflowError, struct.error)
+"""What reading raises when damage made a stored value one of another type or size than its column's."""
 ERASED_KEY = bytes(60)
 """What overwrites a wrapped key in place."""
 

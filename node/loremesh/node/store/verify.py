@@ -29,6 +29,7 @@ from loremesh.node.store.records import open_record, record_id
 from loremesh.node.store.schema import (
     ERASED_KEY,
     HASH_BYTES,
+    MISTYPED,
     RUNNING_START,
     Head,
     next_running,
@@ -74,12 +75,15 @@ def verify(connection: sqlite3.Connection, ledger: Ledger) -> Verified:
     states: Counter[int] = Counter()
     blocks = 0
     head: Head | None = None
-    try:
-        head = load_head(connection, ledger.keys)
-    except Damaged as damaged:
-        found.add_error(damaged)
-    except sqlite3.DatabaseError as error:
-        found.add("head", f"SQLite cannot read it: {error}")
+
+    def read_head() -> None:
+        nonlocal head
+        try:
+            head = load_head(connection, ledger.keys)
+        except Damaged as damaged:
+            found.add_error(damaged)
+
+    _part(found, "head", read_head)
     _part(found, "memory.db", lambda: _check_pages(connection, found))
     _part(found, "feed", lambda: _check_numbered(connection, ledger, found))
     _part(found, "log", lambda: states.update(_check_log(connection, ledger, head, found)))
@@ -106,8 +110,8 @@ def verify(connection: sqlite3.Connection, ledger: Ledger) -> Verified:
 def _part(found: _Findings, where: str, check: Callable[[], None]) -> None:
     try:
         check()
-    except sqlite3.DatabaseError as error:
-        found.add(where, f"SQLite cannot read it: {error}")
+    except (sqlite3.DatabaseError, *MISTYPED) as error:
+        found.add(where, f"it cannot be read: {error}")
 
 
 def _check_pages(connection: sqlite3.Connection, found: _Findings) -> None:
@@ -139,12 +143,11 @@ def _check_log(
                 found.add(_span(last + 1, raw.n - 1), "missing")
             last, read = raw.n, read + 1
             states[raw.state] += 1
-            if head is not None and raw.n <= head.n:
-                running = next_running(running, raw.n, raw.kind, raw.ref, raw.number, raw.digest)
-                if raw.state != State.WHOLE:
-                    changed = summed(changed, tally_changed(head.tally_key, raw.n, raw.state, raw.body))
             try:
                 open_row(ledger, raw)
+                running = next_running(running, raw.n, raw.kind, raw.ref, raw.number, raw.digest)
+                if head is not None and raw.state != State.WHOLE:
+                    changed = summed(changed, tally_changed(head.tally_key, raw.n, raw.state, raw.body))
             except Damaged as damaged:
                 found.add_error(damaged)
         if read < BATCH_ROWS:
@@ -167,8 +170,6 @@ def _check_blocks(connection: sqlite3.Connection, ledger: Ledger, head: Head | N
     total, count = bytes(HASH_BYTES), 0
     for row, slot, kid, wrapped, content, model, embedding in connection.execute(EMBEDDED_BLOCK):
         count += 1
-        if head is not None:
-            total = summed(total, tally_block(head.tally_key, row, slot, kid, wrapped or b"", content))
         try:
             key = unwrapped(ledger.keys, row, slot, wrapped)
             block_id, _ = opened_content(key, row, content)
@@ -176,6 +177,8 @@ def _check_blocks(connection: sqlite3.Connection, ledger: Ledger, head: Head | N
                 raise Damaged(f"block row {row}", "its keyed id is not that of its content")
             if embedding is not None:
                 opened_vector(key, row, embedding, model)
+            if head is not None:
+                total = summed(total, tally_block(head.tally_key, row, slot, kid, wrapped, content))
         except Damaged as damaged:
             found.add_error(damaged)
     for (row,) in connection.execute("SELECT row FROM embedding WHERE row NOT IN (SELECT row FROM block)"):
@@ -203,19 +206,19 @@ def _check_records(
     before = found.count
     total = bytes(HASH_BYTES)
     for kid, body in connection.execute("SELECT kid, body FROM record"):
-        if head is not None:
-            total = summed(total, tally_record(head.tally_key, kid, body))
         try:
             name, _ = open_record(ledger.keys, kid, body)
             if record_id(ledger.keys, name) != kid:
-                raise Damaged(f"record {kid.hex()}", "its keyed name is not that of its content")
+                raise Damaged(f"record {kid!r}", "its keyed name is not that of its content")
+            if head is not None:
+                total = summed(total, tally_record(head.tally_key, kid, body))
         except Damaged as damaged:
             found.add_error(damaged)
     for row, kid, mark in connection.execute("SELECT row, kid, mark FROM forgotten"):
-        if head is not None:
-            total = summed(total, tally_forgotten(head.tally_key, row, kid, mark))
         try:
             open_forgotten(ledger.keys, row, kid, mark)
+            if head is not None:
+                total = summed(total, tally_forgotten(head.tally_key, row, kid, mark))
         except Damaged as damaged:
             found.add_error(damaged)
     if head is not None and found.count == before and total != head.records:
