@@ -11,10 +11,11 @@ from loremesh.node.parts import Parts
 from loremesh.node.ports import Embedder
 from loremesh.node.rate import SpecificityRater
 from loremesh.node.settings import Settings
+from loremesh.sync.nats_bus import NatsBus
 
 
 def real_parts(settings: Settings, environ: Mapping[str, str]) -> Parts:
-    """Wall clock, the system's randomness, the embedder that the settings name, the built-in rater."""
+    """Wall clock, the system's randomness, the embedder that the settings name, the built-in rater, NATS."""
 
     async def embedder(dimension: int | None) -> Embedder:
         named = settings.embedder
@@ -26,4 +27,5 @@ def real_parts(settings: Settings, environ: Mapping[str, str]) -> Parts:
         now_ms=lambda: time.time_ns() // 1_000_000,
         monotonic_s=time.monotonic,
         random_bytes=os.urandom,
+        open_bus=NatsBus,
     )

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from loremesh.node.ports import Embedder, Rater
+from loremesh.sync.busport import Bus
 
 Progress = Callable[[int, int], None]
 """(done, total) of long work, called now and then."""
@@ -17,7 +18,8 @@ class Parts(msgspec.Struct, frozen=True):
 
     `open_embedder` takes the dimension of the vectors already stored, or None; it is called when first
     needed, since a model takes a moment to load. `now_ms` is wall time (ms since 1970, UTC), `monotonic_s` a
-    steady clock, `random_bytes` a source of unpredictable bytes.
+    steady clock, `random_bytes` a source of unpredictable bytes. `open_bus` takes a server's URL, the secret
+    nkey seed to show it ('' for none) and what the connection is to be called there; it is not connected yet.
     """
 
     open_embedder: Callable[[int | None], Awaitable[Embedder]]
@@ -25,3 +27,4 @@ class Parts(msgspec.Struct, frozen=True):
     now_ms: Callable[[], int]
     monotonic_s: Callable[[], float]
     random_bytes: Callable[[int], bytes]
+    open_bus: Callable[[str, str, str], Bus]

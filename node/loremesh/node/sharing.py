@@ -32,11 +32,11 @@ from loremesh.sync.admission import (
     invite,
     space_id,
 )
+from loremesh.sync.busport import Bus
 from loremesh.sync.engine import EngineOptions, EngineStatus, SpacePhase, SyncEngine
 from loremesh.sync.feed import FeedKey
 from loremesh.sync.fixed import ONE, to_fx, unit_to_fx
 from loremesh.sync.funnel import admit, admit_carried, admit_following
-from loremesh.sync.nats_bus import NatsBus
 from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Applied, Outcome, Quarantined
 from loremesh.sync.spacestate import SpaceState, enter_space
@@ -61,7 +61,7 @@ class Sharing:
         self._records = dict(spaces)
         self._hosting = hosting
         self._engine: SyncEngine | None = None
-        self._buses: dict[Server, NatsBus] = {}
+        self._buses: dict[Server, Bus] = {}
         self._pending: dict[bytes, set[int]] = {}
         self._news = asyncio.Event()
         self._publisher: asyncio.Task[None] | None = None
@@ -278,12 +278,11 @@ class Sharing:
 
         await ground.exclusive(work)
 
-    def _bus(self, record: SpaceRecord) -> NatsBus:
+    def _bus(self, record: SpaceRecord) -> Bus:
         server = self._hosting.server_for(record)
         if server not in self._buses:
-            self._buses[server] = NatsBus(
-                server.url, server.credential, f"loremesh {self._ground.name}".strip()
-            )
+            called = f"loremesh {self._ground.name}".strip()
+            self._buses[server] = self._ground.parts.open_bus(server.url, server.credential, called)
         return self._buses[server]
 
     async def _publish_on(self) -> None:
