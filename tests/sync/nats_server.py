@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import time
@@ -74,6 +75,7 @@ class NatsServer:
         """Stop it answering without closing anything."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # until every thread of it stands still
 
     def reload(self) -> None:
         """Make it read a changed `config`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nats
 import pytest
+from msgspec import structs
 
 from loremesh.sync.busport import BusUnconfigured, FrameSubject
 from loremesh.sync.engine import FeedStatus, SpacePhase
@@ -17,7 +18,7 @@ from loremesh.sync.outcomes import Outcome, Reason, Rejected
 from loremesh.sync.repair import HeadBody, Known, ReplyBody, RequestBody
 from loremesh.sync.subjects import stream_name
 from loremesh.sync.wire import Chain
-from tests.sync.engines import Member, alike
+from tests.sync.engines import QUICK, Member, alike
 from tests.sync.nats_server import NatsServer, until
 from tests.sync.world import TIME_MS, Space, masses
 
@@ -78,6 +79,12 @@ def subject_of(member: Member, chain: Chain = Chain.DATA) -> FrameSubject:
     return FrameSubject(member.space.id, member.peer.public, member.peer.incarnation, chain)
 
 
+ALONE = structs.replace(QUICK, head_s=1000.0, quiet_head_s=1000.0)
+"""Without heads after the first."""
+UNASKED = structs.replace(QUICK, check_s=1000.0, quiet_head_s=1000.0)
+"""Without anything that would be done once in a while, whatever happened."""
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_three_nodes_converge_whatever_the_bus_does(team: Team, seed: int) -> None:
     """Frames, heads and replies dropped, repeated, late and unacknowledged: the same registers everywhere."""
@@ -118,9 +125,69 @@ async def test_frames_come_from_any_holder_when_origin_and_stream_are_gone(team:
     assert masses(cat.node.state, TEXT) == {ann.peer.public: (9.0, 1.0)}
 
 
+async def test_a_frame_that_comes_too_early_is_enough_to_fetch_what_is_before_it(team: Team) -> None:
+    """Without a head, the gap is asked of the origin."""
+    ann, ben = team.member("ann", options=ALONE), team.member("ben", options=ALONE)
+    await ann.join()
+    await ben.join()
+    await until(lambda: ann.peer.public in ben.node.space.members, "ben knows ann")
+    team.hub.faults = Faults(drop=1.0)
+    for version in range(1, 5):
+        await ann.learn(TEXT, float(version), 0.0, version)
+    await passed_over(team, ben)
+    team.hub.faults = Faults()
+    await ann.learn(TEXT, 5.0, 0.0, 5)
+    await until(lambda: masses(ben.node.state, TEXT) == {ann.peer.public: (5.0, 0.0)}, "all is here")
+
+
+async def test_what_nobody_answers_for_is_found_in_the_stream(team: Team) -> None:
+    """The origin is silent and nobody else has it, but the bus does."""
+    ann, ben = team.member("ann", options=ALONE), team.member("ben", options=ALONE)
+    await ann.join()
+    await ben.join()
+    await until(lambda: ann.peer.public in ben.node.space.members, "ben knows ann")
+    team.hub.handlers.clear()
+    team.hub.faults = Faults(drop=1.0)
+    for version in range(1, 5):
+        await ann.learn(TEXT, float(version), 0.0, version)
+    await passed_over(team, ben)
+    team.hub.faults = Faults()
+    await ann.learn(TEXT, 5.0, 0.0, 5)
+    await until(lambda: masses(ben.node.state, TEXT) == {ann.peer.public: (5.0, 0.0)}, "all is here")
+
+
+async def passed_over(team: Team, member: Member) -> None:
+    """Until a member has read the stream to its end, four data frames included, whatever was dropped."""
+
+    def read() -> bool:
+        stream = team.hub.streams[team.space.id]
+        data = [where for where, _ in stream.frames if where.chain == Chain.DATA]
+        assert isinstance(member.bus, MemoryBus)
+        return len(data) == 4 and member.bus.cursor_seq >= stream.seq
+
+    await until(read, "the frames are published, and dropped")
+
+
+async def test_who_comes_back_behind_finds_out(team: Team) -> None:
+    """Nothing changes any more, stream and origin are gone: a head is sent because another differs."""
+    ann, ben, cat = (team.member(name, options=UNASKED) for name in ("ann", "ben", "cat"))
+    for member in (ann, ben, cat):
+        await member.join()
+    await converged(ann, ben, cat)
+    await cat.engine.stop()
+    await ann.learn(TEXT, 5.0, 0.0, 1)
+    await converged(ann, ben)
+    await ann.engine.stop()
+    team.hub.purge(team.space.id)
+    await cat.engine.start()
+    await converged(ben, cat)
+    assert masses(cat.node.state, TEXT) == {ann.peer.public: (5.0, 0.0)}
+
+
 async def test_what_the_stream_lost_is_published_again(team: Team) -> None:
     """A recreated stream is filled by the origins, from the start, without being told."""
-    (ann,) = await team.joined("ann")
+    ann = team.member("ann", options=UNASKED)
+    await ann.join()
     for version in range(1, 6):
         await ann.learn(TEXT, float(version), 1.0, version)
     await until(lambda: ann.status.phase is SpacePhase.CURRENT, "all is published")

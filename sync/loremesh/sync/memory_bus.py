@@ -131,6 +131,8 @@ class MemoryBus:
 
     def __init__(self, hub: MemoryHub, name: str = "") -> None:
         self.last_error = ""
+        self.cursor_seq = 0
+        """The last stream number that any reader of this bus was led past, handed over or not."""
         self._hub = hub
         self._name = name
         self._observers: list[Observer] = []
@@ -219,6 +221,7 @@ class MemoryBus:
                     cursor = Cursor(stream.identity, 0)
                 for subject, stored in [pair for pair in stream.frames if pair[1].seq > cursor.seq]:
                     cursor = Cursor(stream.identity, stored.seq)
+                    self.cursor_seq = stored.seq
                     due, late = _due(late, stored.seq)
                     for arrival in due + self._fate(Arrival(subject, cursor, stored.frame), late):
                         yield arrival

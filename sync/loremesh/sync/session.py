@@ -76,8 +76,8 @@ class Session:
         self._fetcher = Fetcher(space, bus, around, self._take, self._heed)
         self._outgoing = asyncio.Event()
         self._greet = asyncio.Event()
-        self._heard: dict[bytes, float] = {}
-        self._asked_s: dict[bytes, float] = {}
+        self._compare = asyncio.Event()
+        self._compared_s: dict[bytes, float] = {}
 
     def start(self) -> None:
         """Begin all loops."""
@@ -252,14 +252,15 @@ class Session:
             await self._outbox.flush()
 
     async def _announce(self) -> None:
-        """Send a head when something changed, when somebody new is there, and once in a while."""
+        """Send a head when something changed, when somebody holds something else, and once in a while."""
         options, state = self._around.options, self._around.state
         since: dict[FeedKey, Position] = {}
         sent_s = float("-inf")
         while True:
             at = positions(state, self._here())
             greeting = self._greet.is_set()
-            if greeting or at != since or self._now() - sent_s >= options.quiet_head_s:
+            quiet = self._now() - sent_s < options.quiet_head_s
+            if greeting or self._compare.is_set() or at != since or not quiet:
                 content = head(state, self._here(), {} if greeting else since)
                 try:
                     await self.bus.broadcast(self._space, self._sealed(content))
@@ -267,6 +268,7 @@ class Session:
                     pass  # connecting sets `_greet`
                 else:
                     self._greet.clear()
+                    self._compare.clear()
                     since, sent_s = at, self._now()
                     self._counters["heads sent"] += 1
             await asyncio.sleep(options.head_s)
@@ -286,10 +288,6 @@ class Session:
         if peer == state.own:
             return
         self._counters["heads heard"] += 1
-        if peer not in self._heard:
-            self._greet.set()
-        if peer in self._heard or len(self._heard) < MAX_HEARD:
-            self._heard[peer] = self._now()
         skip = {
             key
             for (where, key), stopped in state.intake.stopped.items()
@@ -300,12 +298,14 @@ class Session:
             wants += bodies_missing(state, space, peer, feed)
         for want in wants:
             self._fetcher.add(want, peer, options.grace_s)
-        asked_s = self._asked_s.get(peer, float("-inf"))
-        unasked = not wants and not content.vector and self._now() - asked_s >= options.vector_s
-        if unasked and content.vector_hash != vector_hash(positions(state, space)):
-            if peer in self._asked_s or len(self._asked_s) < MAX_HEARD:
-                self._asked_s[peer] = self._now()
-            self._fetcher.ask_vector(peer)
+        differs = content.vector_hash != vector_hash(positions(state, space))
+        if differs and self._now() - self._compared_s.get(peer, float("-inf")) >= options.vector_s:
+            if peer in self._compared_s or len(self._compared_s) < MAX_HEARD:
+                self._compared_s[peer] = self._now()
+            # Either may be behind. It finds out from a head of ours, we from its vector.
+            self._compare.set()
+            if not (wants or content.vector):
+                self._fetcher.ask_vector(peer)
 
     async def _answer(self, question: bytes) -> list[bytes]:
         """What a peer's request gets: frames it wants, or all positions; nothing where it is no member's."""
