@@ -17,7 +17,7 @@ from loremesh.node.cli import render
 from loremesh.node.cli.arguments import invocation
 from loremesh.node.cli.console import answer, note, people
 from loremesh.node.cli.keys import key_source, note_passphrase_variable, noted_passphrase
-from loremesh.node.cli.session import ask
+from loremesh.node.cli.session import ask, check_home
 from loremesh.node.errors import UsageError
 from loremesh.node.failures import Exit
 
@@ -138,6 +138,7 @@ def up(
             f"warning: the door listens on {where.host}, in reach of other machines, in the clear: whoever "
             "reads the traffic has the token. Put an encrypted tunnel before it, or listen on 127.0.0.1.",
         )
+    check_home(run.home)
     running = run_node(
         run.home,
         passphrase=noted_passphrase(run.home, os.environ),

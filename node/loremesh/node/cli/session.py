@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from loremesh.crypto.keystores import VAULT_NAME
 from loremesh.node.cli.keys import noted_passphrase
 from loremesh.node.client import Door, DoorClosed, find_door
+from loremesh.node.errors import NodeError
 from loremesh.node.params import P, checked
 from loremesh.node.verbs import Progress, R, Verb
 
@@ -36,6 +38,19 @@ class Calls(Protocol):
     def call(self, verb: Verb[P, R], params: P, progress: Progress | None = None) -> R:
         """Do `verb`; raises what explain_error explains."""
         ...
+
+
+def check_home(home: Path) -> None:
+    """Raise NodeError unless there is a home to open or to talk to."""
+    if (home / VAULT_NAME).exists():
+        return
+    if not home.exists():
+        what = "is not there"
+    elif not home.is_dir():
+        what = "is not a directory"
+    else:
+        what = "is no loremesh home: it has no vault.json"
+    raise NodeError(f"{home} {what}", f"make a home with `loremesh --home {home} init`, or name another one")
 
 
 class Patience:
@@ -71,6 +86,7 @@ def ask(home: Path, verb: Verb[P, R], params: P, progress: Progress | None = Non
 @contextmanager
 def reach(home: Path, environ: Mapping[str, str] = os.environ) -> Iterator[Calls]:
     """The verbs of `home` for several calls in a row. Raises InUse when it stays locked without a door."""
+    check_home(home)
     door = _open_door(home)
     if door is not None:
         yield _ThroughDoor(door)

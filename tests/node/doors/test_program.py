@@ -1,0 +1,215 @@
+"""The program on a home that no node runs on: each command opens it, does one thing, and closes it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.node.doors.program import PROGRAM, TIMEOUT_S, Program, made, new_program
+
+PARALLEL = 20
+TEXT = "Перезапусти индексатор после смены схемы 🚀 重启索引器"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """A home that the tests of this module share."""
+    return made(tmp_path_factory.mktemp("program"))
+
+
+def test_a_lesson_is_found_judged_and_explained(program: Program) -> None:
+    """learn, recall, outcome by episode and by block, confirm, explain: the numbers follow."""
+    block = program.ask("learn", "Flush the cache after a deploy", "--tag", "ops")["block"]
+    found = program.ask("recall", "flush cache deploy", "--frame", "task", "--context", "deploy", "-k", "1")
+    (hit,) = found["hits"]
+    assert (hit["block"], hit["text"]) == (block, "Flush the cache after a deploy")
+    assert set(hit["parts"]) == {"sim", "utility", "retrievability", "importance", "explore"}
+    assert hit["provenance"][0]["source"] == "self"
+    assert program.ask("outcome", "1", "--episode", found["episode"])["recorded"] is True
+    assert program.ask("outcome", "1", "--episode", found["episode"])["recorded"] is False
+    program.ask("outcome", "0.5", "--block", block[:12], "--weight", "2")
+    program.ask("confirm", "--block", block)
+    explained = program.ask("explain", block[:8])
+    sources = {claim["source"]: (claim["alpha"], claim["beta"]) for claim in explained["sources"]}
+    assert sources["prior"] == (0.5, 0.5)
+    assert sources["self"] == pytest.approx((1 + 1 + 0.1, 1.0), abs=1e-4)
+    assert (explained["alpha"], explained["beta"]) == pytest.approx((2.6, 1.5), abs=1e-4)
+
+
+def test_learning_the_same_again_says_so(program: Program) -> None:
+    """The second time is a no-op with the same id, changed white space notwithstanding."""
+    first = program.ask("learn", "twice  told")
+    again = program.ask("learn", "-", stdin=b" twice told\r\n")
+    assert (first["created"], again["created"]) == (True, False)
+    assert first["block"] == again["block"]
+
+
+def test_lines_of_a_file_are_learned_in_order(program: Program, tmp_path: Path) -> None:
+    """--lines answers one block per line with a text, and knows the ones it had."""
+    lines = tmp_path / "lines"
+    lines.write_bytes("\ufeffline one\r\n\nline two\nline one\n".encode())
+    answers = program.ask("learn", "--lines", str(lines))
+    assert [answer["created"] for answer in answers] == [True, True, False]
+    assert answers[0]["block"] == answers[2]["block"]
+
+
+def test_the_other_commands_answer_json(program: Program) -> None:
+    """consolidate, events, replay, status, peers, trust log, space list: one value each."""
+    block = program.ask("learn", "To be forgotten")["block"]
+    assert program.ask("consolidate")["waiting"] == 0
+    assert program.ask("events", block, "--limit", "1")[0]["kind"] == "learn"
+    assert program.ask("replay", "--check")["ok"] is True
+    assert program.ask("replay", "--rules", "exponential")["rules"] == "exponential"
+    status = program.ask("status")
+    assert (status["home"], status["running"], status["waiting"]) == (str(program.home), False, 0)
+    assert (program.ask("peers"), program.ask("trust", "log")) == ([], [])
+    assert program.ask("space", "create", "team")["token"].startswith("lmt1_")
+    assert [space["name"] for space in program.ask("space", "list")] == ["team"]
+    assert program.ask("forget", block)["block"] == block
+    assert program.run("explain", block).code == 1
+
+
+def test_people_get_text_that_fits_eighty_columns(program: Program) -> None:
+    """Tables need no terminal and are no wider than 80 columns; ids stay whole."""
+    block = program.ask("learn", "For people")["block"]
+    program.ask("outcome", "1", "--block", block)
+    explained = program.run("explain", block).out.decode()
+    assert block in explained
+    tables = explained + program.run("status").out.decode()
+    assert max(len(line) for line in tables.splitlines() if "\u2500" in line or line.startswith(" ")) <= 80
+    assert "\x1b" not in tables
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {}])
+def test_every_script_survives_any_locale(program: Program, locale: dict[str, str]) -> None:
+    """Arguments, standard input and both outputs are UTF-8 whatever the locale and PYTHONIOENCODING say."""
+    changes = {"PYTHONIOENCODING": "ascii", **locale}
+    block = program.ask("learn", TEXT.encode(), **changes)["block"]
+    assert program.ask("learn", "-", stdin=TEXT.encode())["block"] == block
+    shown = program.run("explain", block, **changes)
+    assert TEXT.encode() in shown.out
+    refused = program.run("learn", "x", "--share", TEXT.encode(), **changes)
+    assert (refused.code, TEXT.encode() in refused.err) == (1, True)
+
+
+def test_twenty_learns_at_once_are_all_there(program: Program) -> None:
+    """Two processes never own a home at once: they take turns, and nothing is lost."""
+    before = program.ask("status")["blocks"]
+    started = [program.start("--json", "learn", f"in parallel {n}") for n in range(PARALLEL)]
+    ended = [process.communicate(timeout=TIMEOUT_S) for process in started]
+    assert [(process.returncode, err) for process, (_, err) in zip(started, ended, strict=True)] == [
+        (0, b"")
+    ] * PARALLEL
+    assert program.ask("status")["blocks"] == before + PARALLEL
+    assert program.ask("replay", "--check")["ok"] is True
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(program: Program) -> None:
+    """A broken pipe is no crash: no traceback, no message."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            [PROGRAM, "--home", str(program.home), "--json", "events"],
+            env=dict(program.environ),
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_an_interrupt_ends_it_quietly(program: Program) -> None:
+    """Ctrl-C while it waits for standard input: exit code 130 and not a word."""
+    process = program.start("learn", "-")
+    deadline = time.monotonic() + TIMEOUT_S
+    wanted = 1 << (signal.SIGINT - 1)
+    while time.monotonic() < deadline:  # Python has taken SIGINT over once it is among the caught ones
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+        waits = Path(f"/proc/{process.pid}/wchan").read_text()
+        if int(caught.split()[1], 16) & wanted and ("pipe" in waits or "read" in waits or waits == "0"):
+            break
+        time.sleep(0.02)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_help_is_quick_and_covers_every_command() -> None:
+    """`--help` of the program names every command, well below a second."""
+    begun = time.monotonic()
+    shown = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=True).stdout
+    took_s = time.monotonic() - begun
+    commands = "init up space learn recall outcome explain peers trust consolidate confirm events replay forget"
+    assert [name for name in [*commands.split(), "status", "demo"] if f"  {name} " not in shown] == []
+    assert took_s < 3, "a loaded machine may be slow, but not by an import of everything"
+
+
+def test_a_passphrase_comes_from_the_variable_that_init_was_given(tmp_path: Path) -> None:
+    """Later commands find it there, and say which variable is missing when it is."""
+    program = new_program(tmp_path)
+    program.ask("init", "--passphrase-env", "TEAM_SECRET", TEAM_SECRET="correct horse")
+    assert program.ask("learn", "sealed", TEAM_SECRET="correct horse")["created"] is True
+    assert program.ask("learn", "sealed", LOREMESH_PASSPHRASE="correct horse")["created"] is False
+    missing = program.run("--json", "status")
+    assert (missing.code, "TEAM_SECRET" in missing.error["error"]) == (2, True)
+    wrong = program.run("--json", "status", TEAM_SECRET="battery staple")
+    assert (wrong.code, "passphrase" in wrong.error["error"]) == (1, True)
+    assert b"battery" not in wrong.err
+
+
+def test_init_makes_a_key_outside_the_home_and_only_once(tmp_path: Path) -> None:
+    """The default key file lies in the configuration directory, 0600; a second init changes nothing."""
+    program = made(tmp_path)
+    (key,) = (tmp_path / "config" / "loremesh" / "keys").iterdir()
+    assert (key.stat().st_mode & 0o777, key.suffix) == (0o600, ".key")
+    again = program.run("--json", "init")
+    assert (again.code, again.out) == (1, b"")
+    assert set(again.error) == {"error", "hint"}
+    assert program.ask("status")["name"] == "home"
+
+
+def test_a_key_that_is_not_the_homes_is_refused(program: Program, tmp_path: Path) -> None:
+    """Another key, and a key that others can read: an error each, with what to do."""
+    key = tmp_path / "key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    wrong = program.run("--json", "status", LOREMESH_KEY_FILE=str(key))
+    assert (wrong.code, str(key) in wrong.error["error"]) == (1, True)
+    key.chmod(0o644)
+    open_to_all = program.run("--json", "status", LOREMESH_KEY_FILE=str(key))
+    assert (open_to_all.code, "chmod 600" in open_to_all.error["error"]) == (1, True)
+
+
+def test_a_place_that_is_no_home_is_named(tmp_path: Path) -> None:
+    """A directory that is not there, a file, an empty directory: exit code 1, and how to make a home."""
+    program = new_program(tmp_path)
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "nowhere", tmp_path / "file", program.home):
+        refused = Program(place, program.environ).run("--json", "status")
+        assert (refused.code, str(place) in refused.error["error"]) == (1, True)
+        assert "init" in refused.error["hint"]
+
+
+def test_a_truncated_database_is_reported(tmp_path: Path) -> None:
+    """What is left of a cut database is named, and nothing is written over it."""
+    program = made(tmp_path)
+    program.ask("learn", "something")
+    database = program.home / "memory.db"
+    whole = database.read_bytes()
+    database.write_bytes(whole[: len(whole) // 3])
+    refused = program.run("--json", "status")
+    assert (refused.code, "memory.db" in refused.error["error"]) == (1, True)
+    assert b"Traceback" not in refused.err
+    database.write_bytes(whole)
+    assert program.ask("status")["blocks"] == 1
