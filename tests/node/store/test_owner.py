@@ -13,7 +13,7 @@ from loremesh.crypto.atrest import HomeKeys
 from loremesh.node.store import Damaged, Holder, InUse, NotAHome, Store, UnsafeFilesystem, holder
 from loremesh.node.store import store as store_module
 from loremesh.node.store.filesystem import filesystem_of, shared_filesystem
-from loremesh.node.store.owner import ATTEMPT_EVERY_S, LOCK_BYTES_MAX, LOCK_NAME, acquire
+from loremesh.node.store.owner import ATTEMPT_EVERY_S, LOCK_BYTES, LOCK_NAME, acquire
 from tests.node.store.doubles import filled_home, home_keys, rows_of
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ async def test_the_holder_is_known_while_there_is_one(tmp_path: Path) -> None:
         store.owner.announce("x")
         assert holder(tmp_path) == Holder(os.getpid(), "x")
         with pytest.raises(ValueError, match="too long"):
-            store.owner.announce("x" * LOCK_BYTES_MAX)
+            store.owner.announce("x" * LOCK_BYTES)
 
 
 def test_a_lock_file_with_nonsense_in_it_is_a_lock_all_the_same(tmp_path: Path) -> None:

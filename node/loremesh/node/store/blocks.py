@@ -78,7 +78,7 @@ def _bring_text(
         raise ValueError(f"block row {block.row} holds a block with another id")
     key = unwrapped(ledger.keys, block.row, slot, wrapped)
     _, text = opened_content(key, block.row, before)
-    if text is not None or block.text is None:
+    if block.text is None or (text is not None and not block.replaces) or text == block.text:
         return
     content = seal_block(key, CONTENT, block.row, encode_content(block.block_id, block.text))
     connection.execute("UPDATE block SET content = ? WHERE row = ?", (content, block.row))

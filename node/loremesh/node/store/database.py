@@ -167,7 +167,12 @@ def _set_up_existing(connection: sqlite3.Connection) -> None:
             f"the home has schema {schema}, written by {age} release of loremesh; this one knows {SCHEMA}",
             "Use that release, or export the home with it and import it here; nothing was changed",
         )
-    empty_wal(connection)
+    try:
+        empty_wal(connection)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        # On a full disk the log stays until there is room: better a home that can be read than none.
 
 
 def empty_wal(connection: sqlite3.Connection) -> None:

@@ -13,7 +13,8 @@ import msgspec
 from loremesh.node.store.errors import DiskFull, DiskTrouble, InUse, NotAHome, ReadOnlyHome
 
 LOCK_NAME = "lock"
-LOCK_BYTES_MAX = 4096
+LOCK_BYTES = 1024
+"""The file is always written whole and padded, so that on a full disk it needs no new room."""
 ATTEMPTS = 5
 ATTEMPT_EVERY_S = 0.02
 """`holder` takes the lock for microseconds to see whether it is free: an owner-to-be tries again."""
@@ -39,11 +40,10 @@ class Owner:
     def announce(self, door: str) -> None:
         """Write down where this process listens, for whoever finds the home in use ('' for nowhere)."""
         said = msgspec.json.encode(Holder(os.getpid(), door))
-        if len(said) > LOCK_BYTES_MAX:
+        if len(said) > LOCK_BYTES:
             raise ValueError(f"a door's address of {len(door)} characters is too long to be one")
         try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, said, 0)
+            os.pwrite(self._descriptor, said.ljust(LOCK_BYTES), 0)
         except OSError as error:
             raise _refused(self.home, error) from error
 
@@ -109,7 +109,7 @@ def _open_lock(home: Path) -> int:
 
 def _said(descriptor: int) -> Holder:
     try:
-        return msgspec.json.decode(os.pread(descriptor, LOCK_BYTES_MAX, 0), type=Holder)
+        return msgspec.json.decode(os.pread(descriptor, LOCK_BYTES, 0), type=Holder)
     except (msgspec.DecodeError, OSError):
         return Holder()  # just locked and not yet written, or another program's file
 

@@ -76,12 +76,14 @@ NewRow: TypeAlias = OwnEvent | HomeEvent | FrameRow
 class NewBlock(msgspec.Struct, frozen=True):
     """A block for `row`: its 32-byte id, and its text, None while only the id is known.
 
-    For a row that is there already without a text this brings the text.
+    For a row that is there already without a text this brings the text; with `replaces`, also for one that
+    has the text in another form (white space, composition).
     """
 
     row: int
     block_id: bytes
     text: str | None
+    replaces: bool = False
 
 
 class LogRow(msgspec.Struct, frozen=True):
