@@ -17,6 +17,7 @@ from loremesh.node.replaying import digest
 from loremesh.node.results import Feed, PeerSeen, Status, TrustChange
 from loremesh.node.sharing import Sharing
 from loremesh.node.store.values import Kind
+from loremesh.node.wording import reword
 from loremesh.sync.fixed import ONE
 from loremesh.sync.intake import Intake
 
@@ -133,6 +134,7 @@ class Administration:
             await ground.record([(NO_ROW, event)])
             follow_trust(ground.memory)
             await ground.refresh()
+            await reword(ground)
             return _change_seen(event)
 
         change = await ground.exclusive(work)

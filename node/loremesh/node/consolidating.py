@@ -16,6 +16,7 @@ from loremesh.node.ground import Ground
 from loremesh.node.opening import encode_fingerprint
 from loremesh.node.parts import Progress
 from loremesh.node.results import Consolidated
+from loremesh.sync.content import normalise
 
 BATCH_BLOCKS: Final = 64
 """Blocks embedded and rated before they are stored: under a second of work for the default model."""
@@ -53,7 +54,8 @@ async def _embed(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> 
     if not lacking:
         return 0
     embedder = await ground.embedder()
-    vectors = await embedder.embed([texts[row] for row in lacking])
+    # In the form that the block's id stands for: a vector must not depend on who brought the text.
+    vectors = await embedder.embed([normalise(texts[row]) for row in lacking])
     fingerprint = embedder.fingerprint
 
     async def work() -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from loremesh.node.errors import UsageError
 from loremesh.node.fold import MAX_EPISODE_BLOCKS
 from loremesh.node.memory import Memory
-from loremesh.node.score import Ranked, Terms, hybrid_sim, rank, recall_frame, utility_terms
+from loremesh.node.score import ContextEvidence, Ranked, Terms, hybrid_sim, rank, recall_frame, utility_terms
 from loremesh.sync.content import MAX_TEXT_BYTES, context_label
 
 MAX_QUERY_BYTES: Final = MAX_TEXT_BYTES
@@ -71,11 +71,10 @@ def find(
     else:
         cosine = memory.matrix.cosine(vector, length)
     effective = memory.effective.rows
-    context = memory.own.contexts.find(question.context) if question.context else None
     utility, explore = utility_terms(
         effective.alpha[:length],
         effective.beta[:length],
-        None if context is None else memory.effective.context(context),
+        _context_evidence(memory, question.context) if question.context else None,
         backoff,
     )
     retrievability = memory.own.rules.retrievability(
@@ -97,3 +96,14 @@ def find(
         sole_principal=effective.sole_principal[:length],
         foreign_share=foreign_share,
     )
+
+
+def _context_evidence(memory: Memory, label: str) -> ContextEvidence:
+    """What counts in a context. None of it where the label is new here: whether somebody who does not count
+    ever used a label must not show.
+    """
+    context = memory.own.contexts.find(label)
+    if context is not None:
+        return memory.effective.context(context)
+    nothing = np.empty(0, np.int64)
+    return ContextEvidence(nothing, nothing, nothing)

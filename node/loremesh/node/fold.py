@@ -67,7 +67,7 @@ class OwnState:
     """Everything the node's own events have made: a fold under one rule set.
 
     `contexts`: the home's table of labels, shared with the registers of peers. `hour` and `wall_ms`: of the
-    last event, where the clock goes on. `tags` and `shared` by row, `links` row → other row → weight (both
+    last use, where the clock goes on. `tags` and `shared` by row, `links` row → other row → weight (both
     ways), `peers`: trust set here by public key, `episodes` by id, oldest first.
     """
 
@@ -125,8 +125,7 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             _rate(state, row, event)
         case Connect():
             _connect(state, row, event)
-    state.hour = max(state.hour, event.hour)
-    state.wall_ms = event.wall_ms
+    _keep_time(state, event)
 
 
 def apply_home(state: OwnState, event: HomeEvent) -> None:
@@ -150,8 +149,19 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
         case Forgot():
             _forget(state, event.row)
             state.firsthand.version = max(state.firsthand.version, event.version)
+    _keep_time(state, event)
+
+
+def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
+    """Remember where the clock goes on after a restart.
+
+    What is no use of the memory (a rating, a change of trust, forgetting) comes between two uses and leaves
+    the clock where it is: with a restart and without, the same time counts as active.
+    """
+    use = not isinstance(event, Consolidate | Rescore | Trust | Forgot)
+    if use or event.hour > state.hour:
+        state.wall_ms = event.wall_ms
     state.hour = max(state.hour, event.hour)
-    state.wall_ms = event.wall_ms
 
 
 def _forget(state: OwnState, row: int) -> None:

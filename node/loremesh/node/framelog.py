@@ -26,7 +26,8 @@ class FrameRest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a frame says. `body` is None where only the header came.
 
     `stamp_at` (u16, little-endian) and `stamps` (f64) are the evidence rows whose freshness stamp is not the
-    hour of arrival, since most are. `cut`: `forget` took rows out, so the body no longer fits the header's hash.
+    hour of arrival, since most are. `cut`: `forget` took rows out, so the body no longer fits the header's
+    hash.
     """
 
     body: bytes | None

@@ -26,6 +26,7 @@ from loremesh.node.ports import Embedder, Fingerprint
 from loremesh.node.settings import Settings
 from loremesh.node.store.store import Store
 from loremesh.node.store.values import HomeEvent, NewBlock, OwnEvent
+from loremesh.sync.content import normalise
 
 T = TypeVar("T")
 
@@ -166,7 +167,7 @@ class Ground:
         if self.memory.matrix is None or not len(self.memory.matrix):
             return None
         embedder = await self.embedder()
-        vector: NDArray[np.float32] = (await embedder.embed([text], query=True))[0]
+        vector: NDArray[np.float32] = (await embedder.embed([normalise(text)], query=True))[0]
         return vector
 
     async def checkpoint_if_due(self) -> bool:

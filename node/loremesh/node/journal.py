@@ -69,15 +69,20 @@ class NodeJournal:
         return found
 
     def _new_blocks(self, passed: Passed, placement: Placement) -> list[NewBlock]:
-        """Texts that are not here yet. What was forgotten here comes back only when it is learned again."""
+        """Texts that are not here yet, or in the words of nobody who counts.
+
+        What was forgotten here comes back only when it is learned again.
+        """
         if not isinstance(passed.effect, Blocks):
             return []
+        reworded = set(self._memory.unclaimed(placement.rows).tolist()) if passed.trusted else set()
         return [
-            NewBlock(row, block_id, text)
+            NewBlock(row, block_id, text, replaces=row in reworded)
             for row, block_id, text in zip(
                 placement.rows.tolist(), passed.effect.ids, passed.effect.texts, strict=True
             )
-            if not self._memory.has_content(row) and self._store.forgotten_mark(block_id) is None
+            if (row in reworded or not self._memory.has_content(row))
+            and self._store.forgotten_mark(block_id) is None
         ]
 
 

@@ -85,8 +85,8 @@ async def _learn(
         if row is None:
             row, next_row = next_row, next_row + 1
         fresh[one.id] = row
-        if not memory.has_content(row):
-            blocks.append(NewBlock(row, one.id, one.text))
+        # A peer may have brought it first, in a form of its own: here it reads as it was learned here.
+        blocks.append(NewBlock(row, one.id, one.text, replaces=memory.has_content(row)))
         events.append((row, evidence.learn(clock, ground.settings.memory.w_init, tags)))
         if spaces and (shared := evidence.share(own, clock, row, spaces)):
             events.append((row, shared))

@@ -1,7 +1,7 @@
 """The lexical index: BM25 over the blocks' texts, in memory only, so that nothing readable reaches the disk.
 
-tantivy holds the index. English words are stemmed; Chinese, Japanese kana and Thai, which
-are written without spaces, are indexed by single characters.
+tantivy holds the index. Texts and queries are composed (NFC) first. English words are stemmed; Chinese,
+Japanese kana and Thai, which are written without spaces, are indexed by single characters.
 
 tantivy goes on counting a deleted text in its statistics until it merges segments, and then only estimates
 the length of what is left. Therefore nothing is ever deleted from an index here: after `remove`, the next
@@ -9,6 +9,7 @@ search builds a new index from the texts that remain, and scores are to the bit 
 had the others. That costs about 17 µs per remaining text, once for any number of removals.
 """
 
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -108,7 +109,8 @@ class LexicalIndex:
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
         self.commit()
-        terms = list(dict.fromkeys(self._analyzer.analyze(query)))[:MAX_QUERY_TERMS]
+        words = self._analyzer.analyze(unicodedata.normalize("NFC", query))
+        terms = list(dict.fromkeys(words))[:MAX_QUERY_TERMS]
         searcher = self._index.searcher()
         if not terms or not searcher.num_docs:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -137,7 +139,7 @@ class LexicalIndex:
     def _write(self, row: int, text: str) -> None:
         document = tantivy.Document()
         document.add_integer("row", row)
-        document.add_text("text", text)
+        document.add_text("text", unicodedata.normalize("NFC", text))
         self._writer.add_document(document)
         self._uncommitted = True
 

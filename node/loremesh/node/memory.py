@@ -17,6 +17,7 @@ from loremesh.node.fold import OwnState
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
 from loremesh.node.ports import Fingerprint
+from loremesh.sync.combine import standing
 from loremesh.sync.spacestate import SyncState
 
 Rows = NDArray[np.int64]
@@ -123,6 +124,14 @@ class Memory:
                 f"no block {text} is known here", "see `recall` or `events` for the ids there are"
             )
         return rows[0]
+
+    def unclaimed(self, rows: Rows) -> Rows:
+        """Of these rows, those whose text is here though nobody who counts gave it."""
+        with_text = np.array([row for row in np.unique(rows).tolist() if self.has_content(row)], np.int64)
+        held = self.own.columns.views(max(self.length, self.own.columns.length)).held
+        foreign = with_text[held[with_text] == 0]
+        found: Rows = foreign[~standing(self.sync.providers, foreign, self.sync.lens()).visible]
+        return found
 
     def knows(self, row: int) -> bool:
         """Whether a block can be spoken of: it has content here and somebody who counts stands behind it."""
