@@ -23,6 +23,7 @@ from loremesh.node.store import (
     OwnEvent,
     State,
     Store,
+    StoreError,
     UnknownRow,
     WrongSchema,
 )
@@ -202,6 +203,17 @@ async def test_records_are_set_replaced_and_removed(tmp_path: Path) -> None:
         assert await store.record("space/one") is None
         assert await store.record("space/") is None
         assert (await store.verify()).faults == []
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    """Closing it twice does nothing; using it is an error of the store."""
+    store = await Store.create(tmp_path, home_keys())
+    await store.close()
+    await store.close()
+    with pytest.raises(StoreError, match="was closed"):
+        await store.append([HomeEvent(b"x")])
+    with pytest.raises(StoreError, match="was closed"):
+        await store.texts([1])
 
 
 async def test_appending_nothing_changes_nothing(tmp_path: Path) -> None:

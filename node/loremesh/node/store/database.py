@@ -59,6 +59,7 @@ class Database:
         """Of a connection that is open and set up; `open_database` makes one."""
         self.path = path
         self._connection = connection
+        self._closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` returns when called with the connection, in the connection's thread.
@@ -68,6 +69,8 @@ class Database:
         `work` leaves no cursor open, also when it raises: a connection closed over one keeps its locks.
         SQLite's errors come out as this package's. If the caller is cancelled, `work` still runs to its end.
         """
+        if self._closed:
+            raise StoreError(f"{self.path.parent} was closed", "Open the home again")
         # aiosqlite has no public way to run a function of one's own between two of its statements.
         try:
             execute: Callable[..., Awaitable[T]] = self._connection._execute
@@ -80,7 +83,8 @@ class Database:
             raise translated_os(error, self.path.parent) from error
 
     async def close(self) -> None:
-        """Write the WAL back, remove it, and end the thread."""
+        """Write the WAL back, remove it, and end the thread. Closing again does nothing."""
+        self._closed = True
         try:
             await self._connection.close()
         except sqlite3.Error as error:
