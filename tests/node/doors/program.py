@@ -45,21 +45,25 @@ class Program(msgspec.Struct, frozen=True):
     home: Path
     environ: Mapping[str, str]
 
-    def run(self, *arguments: str | bytes, stdin: bytes = b"", **changes: str) -> Result:
-        """Run one command to its end; `changes` go into its environment."""
+    def with_environ(self, **changes: str) -> Program:
+        """The same program in a changed environment."""
+        return Program(self.home, {**self.environ, **changes})
+
+    def run(self, *arguments: str | bytes, stdin: bytes = b"") -> Result:
+        """Run one command to its end."""
         done = subprocess.run(
             [PROGRAM, "--home", str(self.home), *arguments],
             input=stdin,
-            env={**self.environ, **changes},
+            env=dict(self.environ),
             capture_output=True,
             timeout=TIMEOUT_S,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
-    def ask(self, *arguments: str | bytes, stdin: bytes = b"", **changes: str) -> Any:
+    def ask(self, *arguments: str | bytes, stdin: bytes = b"") -> Any:
         """Run one command with --json that has to succeed; its value."""
-        result = self.run("--json", *arguments, stdin=stdin, **changes)
+        result = self.run("--json", *arguments, stdin=stdin)
         assert (result.code, result.err) == (0, b"")
         return result.value
 
@@ -67,7 +71,7 @@ class Program(msgspec.Struct, frozen=True):
         """Start one command and let it run."""
         return subprocess.Popen(
             [PROGRAM, "--home", str(self.home), *arguments],
-            env=self.environ,
+            env=dict(self.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -61,12 +61,12 @@ def lines_given(name: str) -> list[str]:
     return texts
 
 
-def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in order, in groups that fit one request: at most MAX_TEXTS, and about MAX_BATCH_BYTES."""
+def batches(texts: Sequence[str], budget: int = MAX_BATCH_BYTES) -> Iterator[Sequence[str]]:
+    """The texts in order, in groups of at most MAX_TEXTS and `budget` bytes, or of one text that has more."""
     begin = size = 0
     for at, text in enumerate(texts):
         length = len(text.encode("utf-8"))
-        if at > begin and (at - begin == MAX_TEXTS or size + length > MAX_BATCH_BYTES):
+        if at > begin and (at - begin == MAX_TEXTS or size + length > budget):
             yield texts[begin:at]
             begin, size = at, 0
         size += length

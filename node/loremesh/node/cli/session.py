@@ -28,6 +28,8 @@ SAME_OWNER_S: Final = 10.0
 open will not give it up."""
 ANY_OWNER_S: Final = 90.0
 """Wait in a queue of commands, as long as the owner keeps changing."""
+ENDING_S: Final = 2.0
+"""Wait for a door that does not answer though its file is there: its node is ending, or hangs."""
 RETRY_FIRST_S: Final = 0.02
 RETRY_MAX_S: Final = 0.25
 
@@ -56,7 +58,8 @@ def check_home(home: Path) -> None:
 class Patience:
     """How long to wait for a home that others use: bounded in all, and for each owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, same_owner_s: float) -> None:
+        self._same_owner_s = same_owner_s
         self._begun = self._since = time.monotonic()
         self._pid: int | None = None
         self._pause_s = RETRY_FIRST_S
@@ -66,7 +69,7 @@ class Patience:
         now = time.monotonic()
         if pid != self._pid:
             self._pid, self._since, self._pause_s = pid, now, RETRY_FIRST_S
-        if now - self._since > SAME_OWNER_S or now - self._begun > ANY_OWNER_S:
+        if now - self._since > self._same_owner_s or now - self._begun > ANY_OWNER_S:
             raise refusal
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, RETRY_MAX_S)
@@ -74,7 +77,7 @@ class Patience:
 
 def ask(home: Path, verb: Verb[P, R], params: P, progress: Progress | None = None) -> R:
     """Do one verb on `home`. Tries again as long as nothing has been asked of a node that is just ending."""
-    patience = Patience()
+    patience = Patience(ENDING_S)
     while True:
         try:
             with reach(home) as calls:
@@ -128,7 +131,7 @@ def _opened(home: Path, environ: Mapping[str, str]) -> Iterator[Calls]:
             return runner.run(_run(verb, node, checked(params), progress))
 
     passphrase = noted_passphrase(home, environ)
-    patience = Patience()
+    patience = Patience(SAME_OWNER_S)
     with open_log(home), asyncio.Runner() as runner:
         while True:
             opening = Node.open(home, passphrase=passphrase, environ=environ)
