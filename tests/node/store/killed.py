@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
-from loremesh.node.store import Cut, FrameRow, Store
+from loremesh.node.store import Cut, ErasureUnfinished, FrameRow, Store
 from tests.node.store.doubles import FEED, block_of, event_of, fill, frame_of, home_keys
 
 ROOT = Path(__file__).parents[3]
@@ -67,6 +69,23 @@ async def _forget(store: Store) -> None:
         _say(f"{row}")
 
 
+async def _forget_unfinished(store: Store) -> None:
+    """Row 2 forgotten, and killed before the write-ahead log is emptied."""
+
+    def never(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with patch("loremesh.node.store.store.empty_wal", never):
+        try:
+            await store.forget(2)
+        except ErasureUnfinished:
+            _say("forgotten")
+    await asyncio.Event().wait()
+
+
+WORKS = {"fill": _fill, "append": _append, "forget": _forget, "forget unfinished": _forget_unfinished}
+
+
 def _say(what: str) -> None:
     sys.stdout.write(what + "\n")
     sys.stdout.flush()
@@ -75,7 +94,7 @@ def _say(what: str) -> None:
 async def _main(home: Path, work: str) -> None:
     exists = (home / "memory.db").exists()
     store = await (Store.open if exists else Store.create)(home, home_keys())
-    await {"fill": _fill, "append": _append, "forget": _forget}[work](store)
+    await WORKS[work](store)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ from tests.node.store.doubles import (
     text_of,
     wrapped_keys,
 )
+from tests.node.store.killed import killed_home
 
 
 def sealed_parts(home: Path, row: int, frames: tuple[int, ...] = ()) -> dict[str, bytes]:
@@ -274,6 +275,18 @@ async def test_an_erasure_whose_log_cannot_be_emptied_says_so_and_counts(
         everything = b"".join(files_of(tmp_path).values())
         assert [name for name, part in gone.items() if part in everything] == []
         assert (await store.verify()).faults == []
+
+
+async def test_what_a_kill_left_in_the_write_ahead_log_is_gone_once_the_home_is_open(tmp_path: Path) -> None:
+    """Killed between the transaction and the emptying of the log, the pages of before are still there."""
+    await filled_home(tmp_path)
+    gone = sealed_parts(tmp_path, 2)
+    killed_home(tmp_path, "forget unfinished")
+    assert any(part in b"".join(files_of(tmp_path).values()) for part in gone.values())
+    async with await Store.open(tmp_path, home_keys()) as store:
+        everything = b"".join(files_of(tmp_path).values())
+        assert [name for name, part in gone.items() if part in everything] == []
+        assert await store.texts([2]) == {}
 
 
 async def test_pruning_what_nobody_needs_keeps_the_chain(tmp_path: Path) -> None:

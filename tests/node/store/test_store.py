@@ -356,6 +356,43 @@ async def test_scanning_reads_what_another_batch_holds(tmp_path: Path) -> None:
         assert max(sum(len(row.payload or b"") for row in rows) for rows in lists) < 5 << 20
 
 
+async def test_the_database_has_the_settings_that_the_readme_gives(tmp_path: Path) -> None:
+    """A setting that SQLite was built to ignore, or that is lost, would go unnoticed otherwise."""
+
+    def settings(connection: sqlite3.Connection) -> dict[str, object]:
+        names = (
+            "journal_mode",
+            "locking_mode",
+            "secure_delete",
+            "temp_store",
+            "mmap_size",
+            "cell_size_check",
+        )
+        more = ("trusted_schema", "fullfsync", "checkpoint_fullfsync", "wal_autocheckpoint", "synchronous")
+        return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names + more}
+
+    await filled_home(tmp_path)
+    async with await Store.open(tmp_path, home_keys()) as store:
+        await store.append([HomeEvent(b"x")], durable=False)
+        relaxed = await store._database.run(settings)
+        await store.append([HomeEvent(b"x")])
+        strict = await store._database.run(settings)
+    assert strict == {
+        "journal_mode": "wal",
+        "locking_mode": "exclusive",
+        "secure_delete": 1,
+        "temp_store": 2,
+        "mmap_size": 0,
+        "cell_size_check": 1,
+        "trusted_schema": 0,
+        "fullfsync": 1,
+        "checkpoint_fullfsync": 1,
+        "wal_autocheckpoint": 1024,
+        "synchronous": 2,
+    }
+    assert relaxed == strict | {"synchronous": 1}
+
+
 def test_the_content_of_a_block_is_sealed_as_content() -> None:
     """The part's name is in the associated data of what is on disk: it may not change."""
     assert CONTENT == "content"
