@@ -20,7 +20,7 @@ from loremesh.sync.repair import live_rows, positions
 from loremesh.sync.spacestate import accept
 from loremesh.sync.status import SpaceStatus
 from loremesh.sync.trust import Policy
-from loremesh.sync.wire import Kind
+from loremesh.sync.wire import Chain, Kind
 from tests.sync.world import TIME_MS, Node, Row, Space
 
 QUICK = EngineOptions(
@@ -90,7 +90,7 @@ class Member:
 
     async def join(self) -> None:
         """Say that this peer was admitted, and start."""
-        if not self.peer.at:
+        if Chain.CONTROL not in self.peer.at:
             await self.say(Kind.ADMISSION, encode_admission(self.peer.admission))
         await self.engine.start()
 

@@ -38,6 +38,7 @@ from loremesh.sync.embedded import (
     free_port,
 )
 from loremesh.sync.nats_bus import NatsBus, NatsOptions
+from loremesh.sync.permissions import permissions
 from loremesh.sync.subjects import heads, inbox_prefix, questions, stream_name
 from tests.sync.nats_server import until
 
@@ -162,6 +163,8 @@ async def test_a_user_bound_to_a_peer_publishes_in_its_feeds_only(
 
 async def test_a_member_of_no_space_may_do_nothing(server: EmbeddedServer, host: NatsBus) -> None:
     """An empty list of spaces means none, not all."""
+    everything = {"deny": [">"]}
+    assert permissions(Grant(MEMBER_USER)) == {"publish": everything, "subscribe": everything}
     await server.add_user(Grant(MEMBER_USER))
     bus = bus_for(server, MEMBER_SEED)
     await bus.connect()

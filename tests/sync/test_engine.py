@@ -17,7 +17,7 @@ from loremesh.sync.nats_bus import NatsBus, NatsOptions
 from loremesh.sync.outcomes import Outcome, Reason, Rejected
 from loremesh.sync.repair import HeadBody, Known, ReplyBody, RequestBody
 from loremesh.sync.subjects import stream_name
-from loremesh.sync.wire import Chain
+from loremesh.sync.wire import Chain, Kind
 from tests.sync.engines import QUICK, Member, alike
 from tests.sync.nats_server import NatsServer, until
 from tests.sync.world import TIME_MS, Space, masses
@@ -110,6 +110,35 @@ async def test_a_late_comer_catches_up(team: Team) -> None:
     await late.learn(TEXT, 1.0, 0.0, 1)
     await converged(*early, late)
     assert masses(late.node.state, TEXT)[early[0].peer.public] == (29.0, 1.0)
+
+
+async def test_the_admission_goes_out_first(team: Team) -> None:
+    """What was recorded before the start is published control first, as others can take nothing before it."""
+    ann = team.member("ann")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await ann.join()
+    await until(lambda: ann.status.phase is SpacePhase.CURRENT, "all is published")
+    chains = [where.chain for where, _ in team.hub.streams[team.space.id].frames]
+    assert chains == [Chain.CONTROL, Chain.DATA]
+
+
+async def test_a_body_that_a_holder_left_out_is_fetched_from_the_origin(team: Team) -> None:
+    """A header alone holds its place in the chain; the origin's head shows that rows are missing."""
+    ann, ben = await team.joined("ann", "ben")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await ann.learn("another", 2.0, 0.0, 2)
+    await converged(ann, ben)
+    await ann.engine.stop()
+    team.hub.purge(team.space.id)
+    log = ben.node.journal.log
+    (at,) = [n for n, (p, _) in enumerate(log) if p.header.kind is Kind.EVIDENCE and p.header.number == 1]
+    log[at] = (structs.replace(log[at][0], body=None), log[at][1])
+    (cat,) = await team.joined("cat")
+    await until(lambda: cat.node.space.position(ann.peer.key()).number == 2, "cat holds both numbers")
+    assert masses(cat.node.state, TEXT) == {}
+    await ann.engine.start()
+    await converged(ann, ben, cat)
+    assert masses(cat.node.state, TEXT) == {ann.peer.public: (1.0, 0.0)}
 
 
 async def test_frames_come_from_any_holder_when_origin_and_stream_are_gone(team: Team) -> None:
@@ -248,8 +277,9 @@ async def test_anothers_bytes_on_our_subject_do_not_stop_us(team: Team) -> None:
 
 
 async def test_deferred_frames_are_fetched_when_the_budget_allows(team: Team) -> None:
-    """A flood is taken as fast as its budget fills, in order, and nothing of it is lost."""
-    (ann,) = await team.joined("ann")
+    """A flood is taken as fast as its budget fills, in order and from the stream; nothing of it is lost."""
+    ann = team.member("ann", options=ALONE)
+    await ann.join()
     for version in range(1, 20):
         await ann.learn(TEXT, float(version), 0.0, version)
     slow = team.member("ben", budgets=Budgets(frames_per_s=40.0, frames_burst=3.0))
@@ -260,6 +290,7 @@ async def test_deferred_frames_are_fetched_when_the_budget_allows(team: Team) ->
     await converged(ann, slow)
     assert masses(slow.node.state, TEXT) == {ann.peer.public: (19.0, 0.0)}
     assert slow.status.outcomes["deferred: frames per second"] >= 1
+    assert slow.status.counters["requests sent"] == 0
 
 
 async def test_control_frames_pass_a_flood(team: Team) -> None:

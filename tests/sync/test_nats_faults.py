@@ -150,6 +150,7 @@ async def test_a_server_that_answers_nothing_is_noticed_and_left(server: NatsSer
     bus.observe(notices.append)
     server.freeze()
     await until(lambda: bus.state is not BusState.CONNECTED, "the silence is noticed", 5)
+    await until(lambda: bool(notices), "the loss is told")
     assert "ping" in notices[0].detail
     with pytest.raises(BusError):
         await bus.last(ALICE)
