@@ -296,6 +296,8 @@ async def test_a_server_left_behind_by_a_killed_node_is_ended_first(tmp_path: Pa
         assert not runs(left)
     finally:
         await server.stop()
+        if runs(left):
+            os.kill(left, signal.SIGKILL)
 
 
 async def test_a_stopped_server_is_gone_and_starts_again(server: EmbeddedServer) -> None:
