@@ -93,8 +93,8 @@ def _say(what: str) -> None:
 
 async def _main(home: Path, work: str) -> None:
     exists = (home / "memory.db").exists()
-    store = await (Store.open if exists else Store.create)(home, home_keys())
-    await WORKS[work](store)
+    async with await (Store.open if exists else Store.create)(home, home_keys()) as store:
+        await WORKS[work](store)
 
 
 if __name__ == "__main__":
