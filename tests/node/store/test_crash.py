@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 from loremesh.node.store import Kind, State, Store
-from tests.node.store.doubles import event_of, files_of, frame_of, home_keys, rows_of, text_of
-from tests.node.store.killed import killed_home
+from tests.node.store.doubles import event_of, files_of, filled_home, frame_of, home_keys, rows_of, text_of
+from tests.node.store.killed import ROOT, killed_home
 
 ROUNDS = 3
 COMMITS = 40
@@ -59,6 +61,25 @@ async def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     killed_home(tmp_path, "fill")
     async with await Store.open(tmp_path, home_keys()) as store:
         assert store.position.n == 16
+
+
+async def test_a_process_that_fails_without_closing_ends_and_loses_nothing(tmp_path: Path) -> None:
+    """It does not hang on the database's thread, and the next one finds all that was committed."""
+    home = await filled_home(tmp_path / "home")
+    script = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from loremesh.node.store import HomeEvent, Store\n"
+        "from tests.node.store.doubles import home_keys\n"
+        "async def main():\n"
+        "    store = await Store.open(Path(sys.argv[1]), home_keys())\n"
+        "    await store.append([HomeEvent(b'committed')])\n"
+        "    raise SystemExit(7)\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(home)], cwd=ROOT, check=False, timeout=60)
+    assert ended.returncode == 7
+    async with await Store.open(home, home_keys()) as store:
+        assert (await rows_of(store))[-1].payload == b"committed"
 
 
 def _committed(row: int, line: str) -> bool:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Thread
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -123,8 +124,13 @@ async def create_database(path: Path) -> Database:
 
 
 async def _connect(path: Path, set_up: Callable[[sqlite3.Connection], None]) -> Database:
+    connection = aiosqlite.connect(_uri(path), uri=True, isolation_level=None, timeout=0)
+    # A process that ends without closing its store ends, as if it had been killed, instead of waiting for
+    # this thread for ever. (Up to aiosqlite 0.21 the connection is the thread.)
+    thread: Thread = getattr(connection, "_thread", connection)
+    thread.daemon = True
     try:
-        connection = await aiosqlite.connect(_uri(path), uri=True, isolation_level=None, timeout=0)
+        await connection
     except sqlite3.Error as error:
         raise translated(error, path) from error
     database = Database(path, connection)
