@@ -41,50 +41,6 @@ def test_a_lesson_is_found_judged_and_explained(program: Program) -> None:
     assert (explained["alpha"], explained["beta"]) == pytest.approx((2.6, 1.5), abs=1e-4)
 
 
-def test_learning_the_same_again_says_so(program: Program) -> None:
-    """The second time is a no-op with the same id, changed white space notwithstanding."""
-    first = program.ask("learn", "twice  told")
-    again = program.ask("learn", "-", stdin=b" twice told\r\n")
-    assert (first["created"], again["created"]) == (True, False)
-    assert first["block"] == again["block"]
-
-
-def test_lines_of_a_file_are_learned_in_order(program: Program, tmp_path: Path) -> None:
-    """--lines answers one block per line with a text, and knows the ones it had."""
-    lines = tmp_path / "lines"
-    lines.write_bytes("\ufeffline one\r\n\nline two\nline one\n".encode())
-    answers = program.ask("learn", "--lines", str(lines))
-    assert [answer["created"] for answer in answers] == [True, True, False]
-    assert answers[0]["block"] == answers[2]["block"]
-
-
-def test_the_other_commands_answer_json(program: Program) -> None:
-    """consolidate, events, replay, status, peers, trust log, space list: one value each."""
-    block = program.ask("learn", "To be forgotten")["block"]
-    assert program.ask("consolidate")["waiting"] == 0
-    assert program.ask("events", block, "--limit", "1")[0]["kind"] == "learn"
-    assert program.ask("replay", "--check")["ok"] is True
-    assert program.ask("replay", "--rules", "exponential")["rules"] == "exponential"
-    status = program.ask("status")
-    assert (status["home"], status["running"], status["waiting"]) == (str(program.home), False, 0)
-    assert (program.ask("peers"), program.ask("trust", "log")) == ([], [])
-    assert program.ask("space", "create", "team")["token"].startswith("lmt1_")
-    assert [space["name"] for space in program.ask("space", "list")] == ["team"]
-    assert program.ask("forget", block)["block"] == block
-    assert program.run("explain", block).code == 1
-
-
-def test_people_get_text_that_fits_eighty_columns(program: Program) -> None:
-    """Tables need no terminal and are no wider than 80 columns; ids stay whole."""
-    block = program.ask("learn", "For people")["block"]
-    program.ask("outcome", "1", "--block", block)
-    explained = program.run("explain", block).out.decode()
-    assert block in explained
-    tables = explained + program.run("status").out.decode()
-    assert max(len(line) for line in tables.splitlines() if "\u2500" in line or line.startswith(" ")) <= 80
-    assert "\x1b" not in tables
-
-
 def test_every_script_survives_any_locale(program: Program) -> None:
     """Arguments, standard input and both outputs are UTF-8 whatever the locale and PYTHONIOENCODING say."""
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}

@@ -48,14 +48,15 @@ def lines_given(name: str) -> list[str]:
     lines = _decoded(_read(name, shown), shown).split("\n")
     texts = []
     for number, line in enumerate(lines, start=1):
-        if line.strip():
+        text = line.strip()  # the end of a line, \r\n ones included, is the file's and not the text's
+        if text:
             try:
-                check_text(line, "it")
+                check_text(text, "it")
             except InvalidInput as error:
                 raise UsageError(
                     f"{shown}, line {number}: {error}", "mend that line; nothing was learned from the file"
                 ) from None
-            texts.append(line)
+            texts.append(text)
     if not texts:
         raise UsageError(f"{shown} has no line with a text in it", "give a file with a text on each line")
     return texts

@@ -1,0 +1,120 @@
+"""What each command answers, run within this process: in JSON, and for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loremesh.node.cli.app import run
+from tests.node.doors.program import CONFIG
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that the tests of this module share."""
+    directory = tmp_path_factory.mktemp("commands")
+    home = directory / "home"
+    home.mkdir()
+    (home / "config.toml").write_text(CONFIG)
+    assert run(["--home", str(home), "--json", "init", "--key-file", str(directory / "key")]) == 0
+    return home
+
+
+@pytest.fixture
+def ask(home: Path, capfd: pytest.CaptureFixture[str]) -> Ask:
+    """Runs one command that has to succeed; its one JSON value."""
+
+    def asked(*arguments: str) -> Any:
+        code = run(["--home", str(home), "--json", *arguments])
+        out, err = capfd.readouterr()
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return asked
+
+
+@pytest.fixture
+def show(home: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs one command that has to succeed; what it tells people."""
+
+    def shown(*arguments: str) -> str:
+        code = run(["--home", str(home), *arguments])
+        out, err = capfd.readouterr()
+        assert (code, err) == (0, "")
+        return out
+
+    return shown
+
+
+def test_learning_the_same_again_says_so(ask: Ask) -> None:
+    """The second time is a no-op with the same id, changed white space notwithstanding."""
+    first = ask("learn", "twice  told")
+    again = ask("learn", " twice told\r\n")
+    assert (first["created"], again["created"]) == (True, False)
+    assert first["block"] == again["block"]
+
+
+def test_lines_of_a_file_are_learned_in_order(ask: Ask, tmp_path: Path) -> None:
+    """--lines answers one block per line with a text, and knows the ones it had."""
+    lines = tmp_path / "lines"
+    lines.write_bytes("\ufeffline one\r\n\nline two\nline one\n".encode())
+    answers = ask("learn", "--lines", str(lines), "--tag", "lines")
+    assert [answer["created"] for answer in answers] == [True, True, False]
+    assert answers[0]["block"] == answers[2]["block"]
+    assert ask("explain", answers[0]["block"])["text"] == "line one"
+
+
+def test_each_command_answers_one_json_value(ask: Ask) -> None:
+    """confirm, consolidate, events, replay, status, peers, trust log, space create and list, forget."""
+    block = ask("learn", "To be forgotten")["block"]
+    assert ask("confirm", "--block", block)["blocks"] == [block]
+    assert ask("consolidate")["waiting"] == 0
+    assert [event["kind"] for event in ask("events", block, "--limit", "1")] == ["learn"]
+    assert ask("replay", "--check")["ok"] is True
+    assert ask("replay", "--rules", "exponential")["rules"] == "exponential"
+    assert (ask("status")["running"], ask("status")["waiting"]) == (False, 0)
+    assert (ask("peers"), ask("trust", "log")) == ([], [])
+    assert ask("space", "create", "team", "--member-trust", "0.25")["token"].startswith("lmt1_")
+    assert [(space["name"], space["member_trust"]) for space in ask("space", "list")] == [("team", 0.25)]
+    assert ask("space", "invite", "team", "--uses", "3")["token"].startswith("lmt1_")
+    assert ask("forget", block)["block"] == block
+
+
+def test_lists_come_in_pages(ask: Ask) -> None:
+    """events: --after goes on where --limit ended; space list: --skip leaves out what was seen."""
+    for n in range(3):
+        ask("learn", f"page {n}")
+    pages = [ask("events", "--limit", "2")]
+    while pages[-1]:
+        pages.append(ask("events", "--limit", "2", "--after", str(pages[-1][-1]["n"])))
+    assert [event for page in pages for event in page] == ask("events")
+    assert ask("space", "list", "--skip", "1000") == []
+
+
+def test_people_get_text_that_fits_eighty_columns(ask: Ask, show: Callable[..., str]) -> None:
+    """Tables need no terminal and are no wider than 80 columns; ids stay whole and nothing is coloured."""
+    block = ask("learn", "For people")["block"]
+    ask("outcome", "1", "--block", block, "--context", "deploy")
+    explained = show("explain", block)
+    assert block in explained
+    assert "deploy" in explained
+    tables = explained + show("status") + show("space", "list") + show("peers")
+    assert max(len(line) for line in tables.splitlines() if "\u2500" in line or line.startswith(" ")) <= 80
+    assert "\x1b" not in tables
+
+
+def test_people_are_told_how_to_go_on(show: Callable[..., str]) -> None:
+    """recall names its episode; a hit's text is shown and never obeyed by the terminal."""
+    show("learn", "clear \x1b[2J screen")
+    found = show("recall", "clear screen", "-k", "1")
+    assert "loremesh outcome SIGNAL --episode" in found
+    assert "clear \\x1b[2J screen" in found
+    assert "known already" in show("learn", "clear \x1b[2J screen")
+    assert "agree" in show("replay", "--check")
+    assert "learn" in show("events", "--limit", "5")
