@@ -1,0 +1,45 @@
+"""The result at the terminal: one table of how the agents did, and what must hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loremesh.node.demo.results import DemoResult, Score
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show(console: Console, result: DemoResult) -> None:
+    """Print the table, the checks, and where the page is."""
+    from rich.table import Table
+
+    table = Table(title="first answers that worked, of questions nobody had worked on")
+    table.add_column("phase")
+    for score in result.phases[0].scores:
+        table.add_column(score.agent, justify="right")
+    table.add_column("all", justify="right")
+    table.add_column("95 %", justify="right")
+    for phase in result.phases:
+        table.add_row(
+            phase.title,
+            *(f"{score.share:.0%}" for score in phase.scores),
+            _of(phase.together),
+            f"{phase.together.low:.0%} to {phase.together.high:.0%}",
+        )
+    console.print()
+    console.print(table)
+    console.print()
+    for check in result.checks:
+        console.print(f"{'holds' if check.holds else 'FAILS':>5}  {check.name}")
+        console.print(f"       {check.found}")
+    console.print()
+    console.print(f"{result.seconds:.0f} s in all. The page with pictures: {result.page}", soft_wrap=True)
+    if result.homes:
+        console.print(
+            f"The homes are in {result.homes}; `. demo.key` there, then `loremesh --home …`", soft_wrap=True
+        )
+
+
+def _of(score: Score) -> str:
+    return f"{score.right} of {score.asked} ({score.share:.0%})"
