@@ -18,7 +18,7 @@ from loremesh.node.cli.arguments import invocation
 from loremesh.node.cli.console import answer, note, people
 from loremesh.node.cli.keys import key_source, note_passphrase_variable, noted_passphrase
 from loremesh.node.cli.session import ask, check_home
-from loremesh.node.errors import UsageError
+from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.failures import Exit
 
 if TYPE_CHECKING:
@@ -177,6 +177,7 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Chooses the texts and tasks; 0 or more.")] = 1,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the nodes' homes there.")] = None,
+    size: Annotated[str, typer.Option(metavar="SIZE", help="full, or small for a quick look.")] = "full",
 ) -> None:
     """Show what sharing is worth, and revocation.
 
@@ -192,6 +193,10 @@ def demo(
     from loremesh.node.demo import run as run_demo
 
     console = None if run.as_json else people()
-    result = run_demo(console, out=out, seed=seed, keep=keep)
-    if run.as_json:
-        answer(run, result, lambda _: None)
+    result = run_demo(console, out=out, seed=seed, keep=keep, size=size)
+    answer(run, result, lambda _: None)  # people have seen it grow
+    if not result.ok:
+        failed = ", ".join(check.name for check in result.checks if not check.holds)
+        raise NodeError(
+            f"the demonstration ran, and this does not hold: {failed}", "the page shows the figures"
+        )
