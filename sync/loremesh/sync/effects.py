@@ -44,6 +44,8 @@ class Weighed(msgspec.Struct, frozen=True, eq=False):
     rows: NDArray[np.int64] | None = None
     """Of the body's ids, −1 where unknown."""
     stamps: NDArray[np.float64] | None = None
+    slots: NDArray[np.int64] | None = None
+    """Of evidence: where each row's register is, −1 for a new one."""
 
 
 def weigh(state: SyncState, space: SpaceState, frame: SignedFrame, body: bytes, hour: float) -> Weighed:
@@ -96,6 +98,7 @@ def _weigh_evidence(
     _check_incarnations(space, origin, evidence)
     rows = state.index.rows(evidence.ids)
     stamps = np.empty(len(evidence.block), np.float64)
+    slots = np.empty(len(evidence.block), np.int64)
     mass_fx, added = 0, 0
     principal = state.principal(space, origin)
     registers = state.registers_of(space, principal)
@@ -106,12 +109,12 @@ def _weigh_evidence(
         free = max(0, state.budgets.initial_registers - registers - added)
         mass_fx += _counted_mass_fx(preview, free)
         added += preview.new_registers
-        stamps[part] = preview.stamps
+        stamps[part], slots[part] = preview.stamps, preview.slots
     if origin != state.own and registers + added > state.budgets.max_registers:
         detail = f"{principal} has {registers} of {state.budgets.max_registers}"
         raise TurnedAway(Rejected(Reason.TOO_MANY_REGISTERS, detail, origin))
     _check_contexts(state, space, origin, evidence, rows)
-    return Weighed(evidence, mass_fx, 0, rows, stamps)
+    return Weighed(evidence, mass_fx, 0, rows, stamps, slots)
 
 
 def _counted_mass_fx(preview: Preview, free: int) -> int:

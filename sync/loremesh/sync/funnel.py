@@ -106,6 +106,7 @@ def _through(state: SyncState, carried: Carried, now_s: float, hour: float) -> P
         size_bytes=charge.size_bytes,
         rows=weighed.rows,
         stamps=weighed.stamps,
+        slots=weighed.slots,
         fills=fills,
         bodiless=frame.body is None,
         trusted=trusted,

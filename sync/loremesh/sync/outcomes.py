@@ -96,6 +96,8 @@ class Passed(msgspec.Struct, frozen=True, eq=False):
     """Of `ids`: the local rows they had when the frame was examined, −1 for those without."""
     stamps: NDArray[np.float64] | None = None
     """Of evidence: the freshness stamp each row will have once taken, in active hours."""
+    slots: NDArray[np.int64] | None = None
+    """Of evidence: where each row's register is, −1 for a new one."""
     fills: bool = False
     """The header is held already; this brings the body that was missing."""
     bodiless: bool = False

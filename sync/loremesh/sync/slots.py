@@ -35,7 +35,9 @@ def grown(column: Column, used: int, need: int) -> Column:
 class RowSlots:
     """Hands out slots for keys (row, tag), found again by key or by row.
 
-    By key: a hash table of slot numbers with linear probing, at most half full, worked on a batch at a time.
+    By key: a hash table of slot numbers, at most half full, worked on a batch at a time. Probing goes on by
+    1, 2, 3 … buckets, which reaches all of them in a table of 2ⁿ and makes no long runs: a batch takes as
+    many steps as its unluckiest key.
     (A dict would do the same at five times the memory, and rebuild slowly when a home is opened.)
     By row: the slots of a row are chained, `head[row]` → slot → `next[slot]` → … → -1.
     """
@@ -135,11 +137,13 @@ class RowSlots:
         self._filled += len(slots)
         mask = len(self._table) - 1
         at = _mixed(self.row[slots].astype(np.int64), self.tag[slots]) & mask
+        step = 0
         while len(slots):
             free = self._table[at] == _EMPTY
             self._table[at[free]] = slots[free]
-            lost = self._table[at] != slots  # taken before, or by another of this batch
-            slots, at = slots[lost], (at[lost] + 1) & mask
+            lost = (self._table[at] != slots).nonzero()[0]  # taken before, or by another of this batch
+            step += 1
+            slots, at = slots[lost], (at[lost] + step) & mask
 
     def _buckets(self, rows: Ints, tags: Ints) -> Ints:
         """The bucket of each key, -1 where there is none."""
@@ -147,13 +151,18 @@ class RowSlots:
         found = np.full(len(rows), _NONE, np.int64)
         at = _mixed(rows, tags) & mask
         looking = np.arange(len(rows))
-        while len(looking):
+        step = 0
+        while True:
             slots = self._table[at]
-            same = (slots >= 0) & (self.row[slots] == rows) & (self.tag[slots] == tags)
+            on = (slots != _EMPTY).nonzero()[0]
+            if not len(on):
+                return found
+            looking, at, slots = looking[on], at[on], slots[on]
+            same = (self.row[slots] == rows[looking]) & (self.tag[slots] == tags[looking]) & (slots >= 0)
             found[looking[same]] = at[same]
-            on = (slots != _EMPTY) & ~same
-            looking, rows, tags, at = looking[on], rows[on], tags[on], (at[on] + 1) & mask
-        return found
+            on = (~same).nonzero()[0]
+            step += 1
+            looking, at = looking[on], (at[on] + step) & mask
 
 
 def _mixed(rows: Ints, tags: Ints) -> Ints:

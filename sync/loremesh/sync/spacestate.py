@@ -259,7 +259,8 @@ def _accept_evidence(
     for source, part, batch in batches(state, space.space, origin, evidence, rows):
         before = state.registers.count(source)
         given = None if stamps is None else stamps[part]
-        change = state.registers.apply(source, batch, frame, hour, given)
+        known = None if passed.slots is None else passed.slots[part]
+        change = state.registers.apply(source, batch, frame, hour, given, known)
         after[part] = change.stamps
         changed.append(change.rows)
         dead.update(change.frames_dead)
