@@ -173,6 +173,7 @@ async def test_a_forgotten_block_can_be_learned_again_in_a_new_row(tmp_path: Pat
     """Its row is not used again, its mark stays until it is forgotten anew."""
     await filled_home(tmp_path)
     async with await Store.open(tmp_path, home_keys()) as store:
+        await store.append([event_of(5, 2)])
         await store.forget(5, mark=b"first")
         assert store.next_row == 6
         with pytest.raises(UnknownRow, match="row 5"):

@@ -297,6 +297,7 @@ async def test_more_blocks_than_keys_are_kept_for(tmp_path: Path) -> None:
             )
         await store.append([OwnEvent(0, b"first"), OwnEvent(count - 1, b"last")])
         assert [row.payload for row in await rows_of(store)] == [b"first", b"last"]
+        assert len(store._ledger.block_keys) <= BLOCK_KEYS_MAX
 
 
 async def test_a_home_is_created_once_and_opened_where_there_is_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import quote
 
 import aiosqlite
@@ -127,8 +127,7 @@ async def _connect(path: Path, set_up: Callable[[sqlite3.Connection], None]) -> 
     connection = aiosqlite.connect(_uri(path), uri=True, isolation_level=None, timeout=0)
     # A process that ends without closing its store ends, as if it had been killed, instead of waiting for
     # this thread for ever. (Up to aiosqlite 0.21 the connection is the thread.)
-    thread: Thread = getattr(connection, "_thread", connection)
-    thread.daemon = True
+    cast(Thread, getattr(connection, "_thread", connection)).daemon = True
     try:
         await connection
     except sqlite3.Error as error:
