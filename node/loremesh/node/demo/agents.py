@@ -24,6 +24,8 @@ class Answer(msgspec.Struct, frozen=True):
     """One examination question as it was answered: whether the first hit was right, and what recall gave."""
 
     right: bool
+    within: bool
+    """Whether one of the first TRIES hits was."""
     known: bool
     """Whether any block that answers it was at hand."""
     task: Task
@@ -57,7 +59,7 @@ class Agent:
         return self.door.call(verbs.RECALL, p.Recall(task.question, "task", task.context, HITS))
 
     def work(self, task: Task) -> bool:
-        """Do a task: try hits in order until one works, and say of each how it went. Whether the first did."""
+        """Do a task: try hits in order until one works, and tell how each did. Whether the first worked."""
         hits = self.recall(task).hits
         for place, hit in enumerate(hits[:TRIES]):
             right = self._checker.solves(hit.text, task)
@@ -75,9 +77,9 @@ class Agent:
         answers = []
         for task in tasks:
             recalled = self.recall(task)
-            right = bool(recalled.hits) and self._checker.solves(recalled.hits[0].text, task)
+            right = [self._checker.solves(hit.text, task) for hit in recalled.hits[:TRIES]]
             known = held is None or not held.isdisjoint(task.solvers)
-            answers.append(Answer(right, known, task, recalled))
+            answers.append(Answer(right[:1] == [True], any(right), known, task, recalled))
         return answers
 
     def explain(self, block: str) -> Explanation:

@@ -46,7 +46,9 @@ def killed_and_restarted(team: Team, keys: Keys) -> Crash:
             team.nodes.kill(KILLED)
         publishing.result()
     published = _data_number(witness, victim) - before
-    team.say(f"{KILLED} was killed (SIGKILL) with {published} frames out; {len(acknowledged)} texts acknowledged")
+    team.say(
+        f"{KILLED} was killed (SIGKILL) with {published} frames out; {len(acknowledged)} texts acknowledged"
+    )
     begun_s = time.monotonic()
     team.nodes.start(KILLED)
     team.meet()

@@ -18,7 +18,7 @@ from loremesh.node.demo.phases import alone, attacked, prove, revoked, sharing
 from loremesh.node.demo.plan import HONEST, HOSTILE, make_plan, size_named
 from loremesh.node.demo.processes import KEY, Nodes, ended_by_signals
 from loremesh.node.demo.results import DemoResult
-from loremesh.node.demo.team import Team
+from loremesh.node.demo.team import Say, Team
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.sync.embedded import find_server
 
@@ -97,7 +97,7 @@ def run(
     return result
 
 
-def _sayer(console: Console | None, begun_s: float):
+def _sayer(console: Console | None, begun_s: float) -> Say:
     def say(text: str) -> None:
         if console is not None:
             console.print(f"{time.monotonic() - begun_s:5.1f} s  {text}", soft_wrap=True)
@@ -152,4 +152,6 @@ def _write_page(page: Path, result: DemoResult) -> None:
     try:
         page.write_text(render(result), "utf-8")
     except OSError as error:
-        raise NodeError(f"the page {page} cannot be written: {error.strerror}", "name another with --out") from error
+        raise NodeError(
+            f"the page {page} cannot be written: {error.strerror}", "name another with --out"
+        ) from error

@@ -45,6 +45,7 @@ def score(agent: str, answers: Sequence[Answer], made_up: frozenset[str] = froze
         share=right / asked if asked else 0.0,
         low=low,
         high=high,
+        within=sum(answer.within for answer in answers),
         misled=sum(block in made_up for block in firsts),
     )
 

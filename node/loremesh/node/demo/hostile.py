@@ -91,7 +91,7 @@ async def join(home: Path, token: str, environ: Mapping[str, str]) -> Keys:
 
 
 def spy(door: Door, tasks: Sequence[Task]) -> list[Claim]:
-    """What the team found out, the wrong way round: every block and context with evidence, α and β swapped."""
+    """What the team found out, the wrong way round: all evidence by block and context, α and β swapped."""
     texts: dict[str, str] = {}
     for task in tasks:
         recalled = door.call(verbs.RECALL, p.Recall(task.question, "task", task.context, HITS))
@@ -106,12 +106,14 @@ def spy(door: Door, tasks: Sequence[Task]) -> list[Claim]:
 
 
 def make_up(tasks: Sequence[Task], facts: Mapping[str, Fact]) -> list[tuple[Fact, str]]:
-    """A block for each task that has its words and names a function that does not do it; with its context."""
+    """A block for each task that has its words and names a function of quite another family; with its
+    context.
+    """
     made = []
-    for task in tasks:
+    for place, task in enumerate(tasks):
         plain = task.answer.rpartition(".")[2]
-        kin = sorted(name for name in facts if name.rpartition(".")[2] == plain and name not in task.solvers)
-        wrong = kin[len(made) % len(kin)] if kin else "loremesh_best_practice.call"
+        others = sorted(name for name in facts if name.rpartition(".")[2] != plain)
+        wrong = others[place * 7 % len(others)]
         documentation = facts[task.answer].text.partition(": ")[2]
         text = f"{wrong}: {task.question.partition(' ')[2]}. {documentation}"
         made.append((Fact(wrong, text), task.context))
@@ -144,7 +146,9 @@ async def flood(keys: Keys, claims: Sequence[Claim], rounds: int) -> Sent:
         spoilt = [_over_bound(body) for body in bodies[:SPOILT_FRAMES]]
         over = _chain(keys, _incarnation(keys, 2), spoilt, keys.identity)
         await _publish(bus, keys, over)
-        forged = _chain(keys, _incarnation(keys, 3), bodies[:SPOILT_FRAMES], _Forger(keys.identity, keys.founder))
+        forged = _chain(
+            keys, _incarnation(keys, 3), bodies[:SPOILT_FRAMES], _Forger(keys.identity, keys.founder)
+        )
         await _publish(bus, keys, forged)
         broken = frames[:SPOILT_FRAMES]
         await _publish(bus, keys, broken, broken=True)
@@ -227,5 +231,3 @@ async def _publish(bus: NatsBus, keys: Keys, frames: Sequence[SignedFrame], *, b
         if not isinstance(outcome, Published):
             raise NodeError(f"the bus did not take the hostile writer's frame: {outcome}")
         after = outcome.seq
-
-

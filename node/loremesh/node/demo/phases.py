@@ -23,9 +23,7 @@ from loremesh.sync.trust import DEFAULT_CAP
 WHY: Final = "its blocks and evidence were inverted"
 STILL_S: Final = 1.0
 """The flood has arrived when nothing new was counted for this long."""
-UNSIGNED: Final = tuple(
-    f"rejected: {reason.value}" for reason in (Reason.SEAL_BROKEN, Reason.BAD_SIGNATURE)
-)
+UNSIGNED: Final = tuple(f"rejected: {reason.value}" for reason in (Reason.SEAL_BROKEN, Reason.BAD_SIGNATURE))
 """What becomes of frames that nobody is proven to have signed."""
 ROUNDING: Final = 1e-9
 
@@ -71,7 +69,9 @@ def attacked(team: Team, keys: hostile.Keys) -> Attack:
     team.wait_for_blocks(sum(len(hand) for hand in team.plan.hands) + len(blocks))
     sent = asyncio.run(hostile.flood(keys, [*claims, *praised], size.flood_rounds))
     _wait_for_flood(team, sent)
-    team.say(f"the hostile peer made up {len(blocks)} blocks and sent {sent.frames} frames of inverted evidence")
+    team.say(
+        f"the hostile peer made up {len(blocks)} blocks and sent {sent.frames} frames of inverted evidence"
+    )
     team.digest()
     phase, _ = team.examine("attacked", "hostile peer trusted", blocks)
     influence = _influence(team, keys, [block for block, *_ in (*praised, *claims)])
@@ -90,8 +90,7 @@ def attacked(team: Team, keys: hostile.Keys) -> Attack:
             largest_claim=sent.largest,
             outcomes={name: dict(sorted(peer.outcomes.items())) for name, peer in seen.items()},
             unsigned={
-                name: {label: counts.get(label, 0) for label in UNSIGNED}
-                for name, counts in counters.items()
+                name: {label: counts.get(label, 0) for label in UNSIGNED} for name, counts in counters.items()
             },
         ),
         influence,

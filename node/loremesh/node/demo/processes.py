@@ -100,7 +100,7 @@ class Nodes:
         """Start a node and wait until it is ready. Raises NodeFailed with what it said."""
         said = self.directory / f"{name}.said"
         with said.open("wb") as out, (self.directory / f"{name}.errors").open("wb") as errors:
-            # A session of its own: an interrupt at the terminal is for the demonstration, which ends its nodes.
+            # A session of its own: an interrupt at the terminal is for the demonstration, which ends them.
             process = subprocess.Popen(
                 [*PROGRAM, "--home", str(self.home(name)), "--json", "up", *words],
                 env=self._environ,

@@ -66,7 +66,7 @@ async def compare_with_twin(
 
 
 class LastLook(msgspec.Struct, frozen=True):
-    """What a home holds in the end: the digest of honest registers, faults of its log, blocks that are lost."""
+    """What a home holds in the end: honest registers' digest, faults of its log, lost blocks."""
 
     digest: str
     faults: int
@@ -109,7 +109,7 @@ def _numbers(used: Memory, twin: Memory) -> tuple[int, int]:
     return NUMBERS * len(ours), different
 
 
-def _bits(number: float) -> str:
+def _bits(number: object) -> str:
     return number.hex() if isinstance(number, float) else str(number)
 
 

@@ -19,8 +19,10 @@ class Score(msgspec.Struct, frozen=True):
     share: float
     low: float
     high: float
+    within: int = 0
+    """Questions that one of the first three hits answers: what an agent that tries again gets."""
     misled: int = 0
-    """Answers taken from a block that the hostile peer made up."""
+    """First hits that the hostile peer made up."""
 
 
 class Phase(msgspec.Struct, frozen=True):

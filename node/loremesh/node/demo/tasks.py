@@ -23,19 +23,20 @@ QUESTION_WORDS: Final = 6
 MAX_SOLVERS: Final = 3
 """Functions that may solve a task; with more it would tell nothing."""
 
-COMMON: Final = frozenset(
-    "a an and are as at be by can for from given has have if in into is it its like not of on or other s self "
-    "than that the their them then there this to true false none use used uses using value values when where "
-    "which will with without return returns returned new one any all each otherwise else optional default "
-    "argument arguments specified e g i int the two string strings bytes byte bytearray str buffer object objects "
-    "list lists deque array tuple set sets frozenset complex real decimal date datetime time json pickle marshal "
-    "plist integer float fraction number numbers b".split()
-)
+_COMMON: Final = """
+a an and are as at be by can for from given has have if in into is it its like not of on or other s
+self than that the their them then there this to true false none use used uses using value values
+when where which will with without return returns returned new one any all each otherwise else
+optional default argument arguments specified e g i int two string strings bytes byte bytearray str
+buffer object objects list lists deque array tuple set sets frozenset complex real decimal date
+datetime time json pickle marshal plist integer float fraction number numbers b
+"""
+COMMON: Final = frozenset(_COMMON.split())
 """Words that say nothing of what a function does, or give away which of the kin is meant."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One question with the calls that its answer is checked on. `answer` is the function it was made from."""
+    """One question with the calls that its answer is checked on. `answer`: the function it is about."""
 
     question: str
     context: str

@@ -1,4 +1,4 @@
-"""The team of the demonstration: three honest agents and a hostile one, each with a node process of its own."""
+"""The team of the demonstration: three honest agents and a hostile one, each with its own node process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from loremesh.node.demo.processes import Nodes, together, wait_until
 from loremesh.node.demo.results import Phase, Stretch
 
 SHARING: Final = "[sharing]\npublish_every_s = 0.1\nhead_every_s = 1.0\nconsolidate_every_s = 1.0\n"
-HONEST_SETTINGS: Final = SHARING
 HOSTILE_SETTINGS: Final = SHARING + '[embedder]\nname = "hashing:256"\n'
-"""It does not need to understand what it spoils, and an attacker's thrift leaves the processor to the rest."""
+"""It need not understand what it spoils, and its thrift leaves the processor to the rest."""
 ARRIVE_S: Final = 60.0
 
 STILL_S: Final = 0.7
@@ -46,7 +45,7 @@ class Team:
 
     def assemble(self) -> hostile.Keys:
         """Make the homes, start the nodes, found the space; the keys of the hostile one."""
-        settings = [(name, HONEST_SETTINGS) for name in HONEST] + [(HOSTILE, HOSTILE_SETTINGS)]
+        settings = [(name, SHARING) for name in HONEST] + [(HOSTILE, HOSTILE_SETTINGS)]
         together(lambda one: self.nodes.create(*one), settings)
         self.bus = self.nodes.start(HONEST[0], "--embedded").bus
         founder = self.nodes.door(HONEST[0])
@@ -66,7 +65,7 @@ class Team:
         self.agents = [Agent(name, self.nodes.door(name), self.plan.checker) for name in HONEST]
 
     def learn(self, space: str | None = None) -> None:
-        """Every agent holds its own texts, shared into `space` where one is given, and is ready to find them."""
+        """Every agent holds its own texts, shared into `space` where one is given."""
         by_name = dict(zip(HONEST, self.plan.hands, strict=True))
         together(lambda agent: agent.learn(by_name[agent.name], space), self.agents)
         self._sharing = self._sharing or space is not None
@@ -122,9 +121,7 @@ class Team:
         }
         tasks = self.plan.exercises.examination
         answers = together(lambda agent: agent.examine(tasks, held[agent.name]), self.agents)
-        scores = [
-            score(agent.name, mine, made_up) for agent, mine in zip(self.agents, answers, strict=True)
-        ]
+        scores = [score(agent.name, mine, made_up) for agent, mine in zip(self.agents, answers, strict=True)]
         everybody = score("all", [answer for mine in answers for answer in mine], made_up)
         self.say(
             f"{title}: {everybody.right} of {everybody.asked} right ({everybody.share:.0%}); "
