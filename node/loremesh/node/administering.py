@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+from pathlib import Path
 from typing import Final
 
 from loremesh.crypto.errors import MistypedPeerId
@@ -114,7 +116,7 @@ class Administration:
             embedded=0 if memory.matrix is None else len(memory.matrix),
             embedder=ground.settings.embedder.name,
             log_rows=ground.store.position.n,
-            size_bytes=sum(file.stat().st_size for file in home.rglob("*") if file.is_file()),
+            size_bytes=_size_bytes(home),
             spaces=self._sharing.spaces(),
             feeds=feeds,
             registers=len(sync.registers),
@@ -209,6 +211,16 @@ class Administration:
         if server is not None and server.last_error:
             found.append(f"bus: {server.last_error}")
         return found
+
+
+def _size_bytes(home: Path) -> int:
+    """Of all files in the home. One that goes away meanwhile (the bus's, a checkpoint's) is none."""
+    size = 0
+    for directory, _, files in os.walk(home):
+        for name in files:
+            with contextlib.suppress(OSError):
+                size += os.stat(os.path.join(directory, name), follow_symlinks=False).st_size
+    return size
 
 
 def _totals(intake: Intake) -> dict[str, int]:

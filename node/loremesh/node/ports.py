@@ -4,13 +4,16 @@ The core names these protocols; the composition root chooses the adapters (`embe
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from loremesh.node.errors import Unavailable
+
+DEFAULT_KEY_ENV: Final = "OPENAI_API_KEY"
+"""The variable that holds the key of a service over HTTP, unless the settings name another."""
 
 
 class EmbedderError(Unavailable):

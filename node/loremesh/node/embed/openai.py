@@ -19,9 +19,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from loremesh.node.errors import UsageError
-from loremesh.node.ports import EmbedderError, Fingerprint
-
-DEFAULT_KEY_ENV: Final = "OPENAI_API_KEY"
+from loremesh.node.ports import DEFAULT_KEY_ENV, EmbedderError, Fingerprint
 
 BATCH_TEXTS: Final = 64
 BATCH_CHARACTERS: Final = 128_000

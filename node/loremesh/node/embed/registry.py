@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from loremesh.node.embed.hashing import MAX_DIMENSION, MIN_DIMENSION, HashingEmbedder
-from loremesh.node.embed.openai import DEFAULT_KEY_ENV, Endpoint, OpenAIEmbedder
 from loremesh.node.errors import UsageError
-from loremesh.node.ports import Embedder
+from loremesh.node.ports import DEFAULT_KEY_ENV, Embedder
 
 FORMS: Final = "minilm, hashing, hashing:DIMENSION or openai:MODEL@URL"
 
@@ -40,6 +39,8 @@ async def open_embedder(
                 raise UsageError(
                     "embedder openai lacks a model or a URL", "write it as openai:MODEL@https://host/v1"
                 )
+            from loremesh.node.embed.openai import Endpoint, OpenAIEmbedder  # so does its HTTP client
+
             service = OpenAIEmbedder(Endpoint(url, model, key_env), environ, dimension=dimension)
             if dimension is None:
                 try:
