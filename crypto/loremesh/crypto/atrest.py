@@ -12,6 +12,7 @@ Destroying a block's wrapped key, wherever it lies, makes all that was sealed un
 import hmac
 import os
 import re
+from functools import lru_cache
 from typing import NoReturn
 
 from loremesh.crypto.derivation import KEY_BYTES, derive, require_key
@@ -21,18 +22,21 @@ from loremesh.crypto.seal import SEAL_OVERHEAD_BYTES, seal, seal_large, unseal, 
 KEYED_ID_BYTES = 16
 WRAPPED_KEY_BYTES = SEAL_OVERHEAD_BYTES + KEY_BYTES
 NUMBER_MAX = 2**63 - 1
+LABELS_KEPT = 64
+"""Home keys kept at hand; a home uses about a dozen labels."""
 _LABEL = re.compile(r"[a-z0-9-]{1,32}")
 
 
 class HomeKeys:
     """The keys of one home, from its 32-byte root key. It does not show itself and is not pickled."""
 
-    __slots__ = ("_index_key", "_root", "_wrapping_key")
+    __slots__ = ("_by_label", "_index_key", "_root", "_wrapping_key")
 
     def __init__(self, root: bytes) -> None:
         """Of a 32-byte root key. Raises `ValueError` for another length."""
         require_key(root, "a root key")
         self._root = bytes(root)
+        self._by_label: dict[str, bytes] = {}
         self._index_key = derive(self._root, "index")
         self._wrapping_key = derive(self._root, "wrap")
 
@@ -80,9 +84,15 @@ class HomeKeys:
             raise SealBroken(f"the key of block row {row}: {broken}") from None
 
     def _home_key(self, label: str) -> bytes:
-        if not _LABEL.fullmatch(label):
-            raise ValueError(f"a label is 1 to 32 of a-z, 0-9 and -, not {label!r}")
-        return derive(self._root, "home/" + label)
+        """Derived at the first use and kept: deriving takes longer than sealing what it seals."""
+        key = self._by_label.get(label)
+        if key is None:
+            if not _LABEL.fullmatch(label):
+                raise ValueError(f"a label is 1 to 32 of a-z, 0-9 and -, not {label!r}")
+            key = derive(self._root, "home/" + label)
+            if len(self._by_label) < LABELS_KEPT:
+                self._by_label[label] = key
+        return key
 
     def __repr__(self) -> str:
         return "HomeKeys()"
@@ -110,8 +120,16 @@ def open_block(key: bytes, part: str, row: int, sealed: bytes, *numbers: int) ->
 
 def _numbered(part: str, *numbers: int) -> bytes:
     """Associated data: `loremesh/1/` ‖ part ‖ 0 ‖ each number (u64)."""
+    named = _part_prefix(part)
+    for number in numbers:
+        if not 0 <= number <= NUMBER_MAX:
+            raise ValueError(f"numbers of rows are within 0 … 2⁶³−1, not {numbers}")
+        named += number.to_bytes(8, "big")
+    return named
+
+
+@lru_cache(maxsize=64)
+def _part_prefix(part: str) -> bytes:
     if not _LABEL.fullmatch(part):
         raise ValueError(f"a part's name is 1 to 32 of a-z, 0-9 and -, not {part!r}")
-    if not all(0 <= number <= NUMBER_MAX for number in numbers):
-        raise ValueError(f"numbers of rows are within 0 … 2⁶³−1, not {numbers}")
-    return b"loremesh/1/" + part.encode("ascii") + b"\0" + b"".join(n.to_bytes(8, "big") for n in numbers)
+    return b"loremesh/1/" + part.encode("ascii") + b"\0"
