@@ -12,14 +12,16 @@ from loremesh.node.columns import Status
 from loremesh.node.errors import Conflict, UnknownThing
 from loremesh.node.events import Connect, FrameName, Incarnation, Outcome, RecallHit
 from loremesh.node.fold import MAX_EPISODES, FoldError, OwnState, apply, apply_home
-from loremesh.node.rules import FSRS5, RULE_SETS, RuleSet
+from loremesh.node.rulebook import RULE_SETS, get_rules
+from loremesh.node.rules import FSRS5, RuleSet
 from loremesh.node.snapshot import differences, export_state, load_state
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.registers import Held
 from loremesh.sync.rows import Contexts
 from tests.node.agents import ORIGIN, Agent, Deed, deeds, fold, signals, weights
 
-every_set = pytest.mark.parametrize("rules", RULE_SETS.values(), ids=list(RULE_SETS))
+NAMES = [*RULE_SETS, "beta-decay", "bkt", "actr+beta-decay:0.9"]
+every_set = pytest.mark.parametrize("rules", [get_rules(name) for name in NAMES], ids=NAMES)
 
 
 @pytest.fixture

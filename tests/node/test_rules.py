@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from loremesh.node import fsrs
 from loremesh.node.errors import UsageError
-from loremesh.node.rules import (
-    EXPONENTIAL,
-    FSRS5,
-    MAX_STABILITY_H,
-    MIN_STABILITY_H,
-    RULE_SETS,
-    SURVEY,
-    RuleSet,
-    get_rules,
-)
+from loremesh.node.rulebook import RULE_SETS, get_rules
+from loremesh.node.rules import EXPONENTIAL, FSRS5, MAX_STABILITY_H, MIN_STABILITY_H, SURVEY, RuleSet
 
 every_set = pytest.mark.parametrize("rules", RULE_SETS.values(), ids=list(RULE_SETS))
 published_failure = pytest.mark.parametrize(

@@ -110,8 +110,9 @@ class Effective:
     def _recompute(self, rows: Ints, lens: Lens) -> None:
         own = self._own.columns.views(len(self._rows.alpha))
         theirs = effective(self._sync.registers, self._sync.providers, rows, lens)
-        alpha = own.prior_a[rows] + own.rated_a[rows] + own.self_a[rows]
-        beta = own.prior_b[rows] + own.rated_b[rows] + own.self_b[rows]
+        self_a, self_b = self._own.first_hand(rows)
+        alpha = own.prior_a[rows] + own.rated_a[rows] + self_a
+        beta = own.prior_b[rows] + own.rated_b[rows] + self_b
         held = own.held[rows] > 0
         stability = np.maximum(own.stability_h[rows], theirs.freshness.stability_h)
         # Content that nobody has stated evidence of starts where a block learned here would.
@@ -134,14 +135,14 @@ class Effective:
         return np.unique(np.concatenate(found))
 
     def _evidence(self, rows: Ints, context: int, lens: Lens) -> ContextEvidence:
-        mine = self._own.registers.held(self._own.registers.select(rows))
+        mine, my_alpha, my_beta = self._own.first_hand_in(rows, context)
         theirs = shares(self._sync.registers, rows, lens)
-        here, there = mine.context == context, theirs.context == context
-        of = np.concatenate([mine.row[here].astype(np.int64), theirs.row[there]])
+        there = theirs.context == context
+        of = np.concatenate([mine, theirs.row[there]])
         distinct, at = np.unique(of, return_inverse=True)
         alpha, beta = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
-        np.add.at(alpha, at, np.concatenate([mine.alpha[here], theirs.alpha[there]]))
-        np.add.at(beta, at, np.concatenate([mine.beta[here], theirs.beta[there]]))
+        np.add.at(alpha, at, np.concatenate([my_alpha, theirs.alpha[there]]))
+        np.add.at(beta, at, np.concatenate([my_beta, theirs.beta[there]]))
         return ContextEvidence(distinct, alpha, beta)
 
     def _updated(self, view: ContextEvidence, rows: Ints, context: int, lens: Lens) -> ContextEvidence:

@@ -24,7 +24,6 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
     effective = memory.effective.rows
     alpha, beta = int(effective.alpha[row]), int(effective.beta[row])
     stability_h, last_h = float(effective.stability_h[row]), float(effective.t_last_h[row])
-    fading = memory.own.rules.retrievability(np.array([hour - last_h]), np.array([stability_h]))
     spaces = memory.own.shared.get(row, set()) | {
         memory.sync.registers.sources[source].space for source in memory.sync.providers.of(row)
     }
@@ -43,7 +42,7 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
         stability_h=stability_h,
         difficulty=float(own.difficulty[row]),
         importance=float(own.importance[row]),
-        retrievability=float(fading[0]),
+        retrievability=float(memory.retrievability(hour)[row]),
         last_event_h=last_h if np.isfinite(last_h) else 0.0,
         hour=hour,
         sources=[*_own_claims(memory, row), *_peer_claims(memory, row, name_of)],

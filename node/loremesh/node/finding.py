@@ -77,9 +77,7 @@ def find(
         _context_evidence(memory, question.context) if question.context else None,
         backoff,
     )
-    retrievability = memory.own.rules.retrievability(
-        hour - effective.t_last_h[:length], effective.stability_h[:length]
-    ).astype(np.float32)
+    retrievability = memory.retrievability(hour).astype(np.float32)
     terms = Terms(
         sim=hybrid_sim(cosine, rows, bm25, eligible),
         utility=utility,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from loremesh.node.columns import OwnColumns, Status
 from loremesh.node.events import (
@@ -27,10 +29,11 @@ from loremesh.node.events import (
     Trust,
 )
 from loremesh.node.firsthand import FirstHand
+from loremesh.node.history import History, Tally
 from loremesh.node.rules import FSRS5, START_STABILITY_H, RuleSet
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.registers import Registers
-from loremesh.sync.rows import MAX_ROWS, Contexts
+from loremesh.sync.rows import CONTEXT_BITS, MAX_ROWS, Contexts
 from loremesh.sync.trust import PeerTrust
 
 MAX_EPISODES: Final = 4_096
@@ -40,6 +43,8 @@ MAX_EPISODE_BLOCKS: Final = 256
 """Blocks handed out by one recall."""
 
 _FULL_STEP: Final = float(ONE * ONE)
+Ints = NDArray[np.int64]
+
 
 
 class FoldError(Exception):
@@ -68,7 +73,8 @@ class OwnState:
 
     `contexts`: the home's table of labels, shared with the registers of peers. `hour` and `wall_ms`: of the
     last use, where the clock goes on. `tags` and `shared` by row, `links` row → other row → weight (both
-    ways), `peers`: trust set here by public key, `episodes` by id, oldest first.
+    ways), `peers`: trust set here by public key, `episodes` by id, oldest first. `history` and `tally`: what
+    the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
     """
 
     __slots__ = (
@@ -77,6 +83,7 @@ class OwnState:
         "episodes",
         "firsthand",
         "hour",
+        "history",
         "links",
         "peers",
         "rules",
@@ -84,6 +91,7 @@ class OwnState:
         "tags",
         "wall_ms",
     )
+        "tally",
 
     def __init__(self, origin: bytes, contexts: Contexts, rules: RuleSet = FSRS5) -> None:
         self.rules = rules
@@ -92,6 +100,8 @@ class OwnState:
         self.firsthand = FirstHand(origin)
         self.tags: dict[int, tuple[str, ...]] = {}
         self.shared: dict[int, set[bytes]] = {}
+        self.history = History(rules.history)
+        self.tally = Tally(rules.utility) if rules.utility.memory else None
         self.links: dict[int, dict[int, int]] = {}
         self.peers: dict[bytes, PeerTrust] = {}
         self.episodes: dict[bytes, Episode] = {}
@@ -106,6 +116,26 @@ class OwnState:
 
 def apply(state: OwnState, row: int, event: OwnEvent) -> None:
     """Fold one event about the block in `row`. Raises FoldError, and changes nothing, for an impossible one.
+    def first_hand(self, rows: Ints) -> tuple[Ints, Ints]:
+        """α and β that first-hand outcomes come to under the rules' utility model, fixed point, [n] each."""
+        length = int(rows.max(initial=-1)) + 1
+        if self.tally is not None:
+            alpha, beta = self.tally.totals(length)
+        else:
+            seen = self.columns.views(max(length, self.columns.length))
+            alpha, beta = seen.self_a, seen.self_b
+        return alpha[rows], beta[rows]
+
+    def first_hand_in(self, rows: Ints, context: int) -> tuple[Ints, Ints, Ints]:
+        """The same in one context: (rows with evidence there, α, β), a row once per incarnation or once."""
+        held = self.registers.held(self.registers.select(rows))
+        here = held.context == context
+        found = held.row[here].astype(np.int64)
+        if self.tally is None:
+            return found, held.alpha[here], held.beta[here]
+        found = np.unique(found)
+        return found, *self.tally.of_context(found << CONTEXT_BITS | context)
+
 
     The columns move as DESIGN §3 says; a block not learned here that gets evidence starts at S = 24 h, D = 5
     without a prior. Time never runs backwards: an earlier hour counts as the last one.
@@ -172,6 +202,9 @@ def _forget(state: OwnState, row: int) -> None:
     state.shared.pop(row, None)
     for other in state.links.pop(row, {}):
         _unlink(state, other, row)
+    state.history.clear(row)
+    if state.tally is not None:
+        state.tally.drop(row)
     for key, episode in list(state.episodes.items()):
         if row in episode.rows:
             at = episode.rows.index(row)
@@ -204,12 +237,20 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
         columns.stability_h[row], columns.difficulty[row] = stability_h, difficulty
     else:
         columns.stability_h[row], columns.difficulty[row] = state.rules.step(
-            columns.stability_h[row], columns.difficulty[row], event.signal, fraction, elapsed_h
+            columns.stability_h[row],
+            columns.difficulty[row],
+            event.signal,
+            fraction,
+            elapsed_h,
+            max(columns.t_last_h[row], event.hour),
+            past,
         )
     columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+        past = state.history.past(row)
     if not event.implicit:
         if event.signal > 0.5:
             columns.positives[row] += 1
+        state.history.keep(row, past)
         elif event.signal < 0.5:
             columns.negatives[row] += 1
     if evidence:
@@ -222,6 +263,8 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
 
 def _check_evidence(state: OwnState, row: int, event: Outcome) -> int:
     """The context's index, when the evidence can enter a register; raises FoldError before anything moved."""
+        if state.tally is not None:
+            state.tally.add(row, context, event.alpha_fx, event.beta_fx)
     firsthand = state.firsthand
     if not firsthand.incarnation:
         raise FoldError("an outcome came before the home's first incarnation")
@@ -277,6 +320,16 @@ def _learn(state: OwnState, row: int, event: Learn) -> None:
     columns = state.columns
     columns.ensure(row + 1)
     _add_tags(state, row, event.tags)
+def _touch(state: OwnState, row: int, hour: float) -> None:
+    """The block's t_last is now, or was later; the rules may want to remember it."""
+    columns = state.columns
+    columns.t_last_h[row] = max(columns.t_last_h[row], hour)
+    if state.rules.touch is not None:
+        past = state.history.past(row)
+        state.rules.touch(past, columns.t_last_h[row])
+        state.history.keep(row, past)
+
+
     if columns.held[row]:
         return
     _start(columns, row, event.hour)
@@ -287,7 +340,7 @@ def _learn(state: OwnState, row: int, event: Learn) -> None:
     # Outcomes may have come before, when only peers knew the block: what they taught is not lowered.
     columns.stability_h[row] = max(columns.stability_h[row], START_STABILITY_H)
     columns.published_stability_h[row] = max(columns.published_stability_h[row], START_STABILITY_H)
-    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+    _touch(state, row, event.hour)
 
 
 def _share(state: OwnState, row: int, event: Share) -> None:
@@ -311,7 +364,7 @@ def _rate(state: OwnState, row: int, event: Consolidate | Rescore) -> None:
     columns.importance[row] = event.rating
     columns.rated_a[row] += event.alpha_fx
     columns.rated_b[row] += event.beta_fx
-    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+    _touch(state, row, event.hour)
 
 
 def _connect(state: OwnState, row: int, event: Connect) -> None:

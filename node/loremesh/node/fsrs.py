@@ -1,7 +1,8 @@
-"""FSRS-5 as published, in days: the forgetting curve, stability after success and failure, difficulty.
+"""FSRS-5 and FSRS-6 as published, in days: the forgetting curve, stability after an outcome, difficulty.
 
-Weights and formulas: py-fsrs 5.1.3 / FSRS-5 (19 weights). Of its rules this uses the review formulas at
-Good and at Again; the initial values and the same-day rule have no place here (DESIGN §3).
+Weights and formulas: py-fsrs 5.1.3 / FSRS-5 (19 weights) and py-fsrs 6.3.2 / FSRS-6 (21 weights; the same
+formulas for reviews on different days, and a decay of its own). Of their rules this uses the review formulas
+at Good and at Again; the initial values and the same-day rules have no place here (DESIGN §3).
 """
 
 from __future__ import annotations
@@ -15,6 +16,23 @@ FSRS5: Final[Weights] = (
     0.40255, 1.18385, 3.173, 15.69105, 7.1949, 0.5345, 1.4604, 0.0046, 1.54575, 0.1192,
     1.01925, 1.9395, 0.11, 0.29605, 2.2698, 0.2315, 2.9898, 0.51655, 0.6621,
 )  # fmt: skip
+
+FSRS6: Final[Weights] = (
+    0.212, 1.2931, 2.3065, 8.2956, 6.4133, 0.8334, 3.0194, 0.001, 1.8722, 0.1666, 0.796,
+    1.4835, 0.0614, 0.2629, 1.6483, 0.6014, 1.8729, 0.5425, 0.0912, 0.0658, 0.1542,
+)  # fmt: skip
+
+DECAY: Final = 20
+"""Index of FSRS-6's decay: R = (1 + F·t/S)^-w20, F = 0.9^(-1/w20) - 1."""
+
+USED: Final = (6, 8, 9, 10, 11, 12, 13, 14, 17)
+"""Indices of the weights that matter here. w18 only scales w17; the others serve what is left out."""
+
+BOUNDS: Final = {
+    6: (0.05, 4.0), 8: (0.1, 4.5), 9: (0.005, 0.8), 10: (0.05, 3.5), 11: (0.05, 5.0), 12: (0.001, 0.25),
+    13: (0.005, 0.9), 14: (0.05, 4.0), 17: (0.005, 2.0), DECAY: (0.1, 0.8),
+}  # fmt: skip
+"""Bounds of those weights, near the ones that the FSRS optimiser keeps them in; all above 0."""
 
 FACTOR: Final = 19.0 / 81.0
 """F of the curve R = (1 + F·t/S)^-0.5. It makes R(S) = 0.9, as "stability" means."""

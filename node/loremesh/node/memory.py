@@ -78,6 +78,13 @@ class Memory:
         visible = self.effective.rows.visible[changed]
         return changed[visible], changed[~visible]
 
+    def retrievability(self, hour: float) -> NDArray[np.float64]:
+        """R of every row at the active hour `hour`, by the rules in use, as of the last refresh."""
+        length, rows = self.length, self.effective.rows
+        return self.own.rules.retrievability(
+            hour - rows.t_last_h[:length], rows.stability_h[:length], self.own.history.pasts(hour, length)
+        )
+
     def readable(self) -> NDArray[np.bool_]:
         """Which rows a recall may hand out: those with content that somebody who counts stands behind."""
         length = self.length

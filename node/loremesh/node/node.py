@@ -50,7 +50,7 @@ from loremesh.node.results import (
     Status,
     TrustChange,
 )
-from loremesh.node.rules import get_rules
+from loremesh.node.rulebook import get_rules
 from loremesh.node.settings import read_settings
 from loremesh.node.sharing import Sharing
 from loremesh.node.store.store import Store

@@ -12,7 +12,8 @@ from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
 from loremesh.node.opening import blank_memory, follow_trust, place_blocks, read_log, space_records
 from loremesh.node.results import Moved, Replayed
-from loremesh.node.rules import RuleSet, get_rules
+from loremesh.node.rulebook import get_rules
+from loremesh.node.rules import RuleSet
 from loremesh.node.snapshot import differences
 from loremesh.node.store.errors import StoreError
 from loremesh.node.store.store import Store
@@ -165,9 +166,7 @@ def _values(memory: Memory, hour: float) -> NDArray[np.float64]:
     alpha, beta = rows.alpha[:length].astype(np.float64), rows.beta[:length].astype(np.float64)
     mass = alpha + beta
     utility = np.divide(alpha, mass, out=np.full(length, 0.5), where=mass > 0)
-    values: NDArray[np.float64] = utility * memory.own.rules.retrievability(
-        hour - rows.t_last_h[:length], rows.stability_h[:length]
-    )
+    values: NDArray[np.float64] = utility * memory.retrievability(hour)
     values[~memory.readable()] = np.nan
     return values
 

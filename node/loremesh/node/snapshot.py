@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from loremesh.node.columns import Exported, OwnColumns, OwnViews
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.fold import Episode, OwnState
+from loremesh.node.history import History, Tally
 from loremesh.node.rules import RuleSet
 from loremesh.sync.registers import Registers
 from loremesh.sync.rows import Contexts
@@ -20,6 +21,8 @@ from loremesh.sync.trust import PeerTrust
 COLUMNS: Final = "columns."
 REGISTERS: Final = "registers."
 REST: Final = "rest"
+HISTORY: Final = "history."
+TALLY: Final = "tally."
 
 
 class _Rest(msgspec.Struct, frozen=True):
@@ -42,7 +45,9 @@ class _Rest(msgspec.Struct, frozen=True):
 def export_state(state: OwnState) -> Exported:
     """Everything the state holds, copied: numpy columns and one piece of MessagePack, by name."""
     registers = state.registers.export()
-    used = np.unique(np.asarray(registers["context"]))
+    history = state.history.export(state.columns.length)
+    tally = {} if state.tally is None else state.tally.export()
+    used = np.unique(np.concatenate([part["context"] for part in (registers, tally) if part]))
     rest = _Rest(
         rules=state.rules.name,
         origin=state.firsthand.origin,
@@ -62,6 +67,8 @@ def export_state(state: OwnState) -> Exported:
         **{REGISTERS + name: column for name, column in registers.items()},
         REST: msgspec.msgpack.encode(rest),
     }
+        **{HISTORY + name: column for name, column in history.items()},
+        **{TALLY + name: column for name, column in tally.items()},
 
 
 def load_state(
@@ -88,6 +95,9 @@ def load_state(
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
     state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
     state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
+    state.history = History.load(rules.history, _part(exported, HISTORY))
+    if state.tally is not None:
+        state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
     state.episodes = dict(rest.episodes)
     return state
 
@@ -105,6 +115,7 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     for name, here, there in (
         ("incarnation", mine.incarnation.hex(), theirs.incarnation.hex()),
         ("evidence counter", mine.version, theirs.version),
+    found += _memory_differences(left, right)
         ("hour", left.hour, right.hour),
         ("wall_ms", left.wall_ms, right.wall_ms),
     ):
@@ -142,6 +153,37 @@ def _comparable(state: OwnState, other: OwnState) -> list[bytes]:
     held = registers.held(registers.live())
     labels = sorted({*state.contexts.labels(), *other.contexts.labels()})
     number = {label: i for i, label in enumerate(labels)}
+def _memory_differences(left: OwnState, right: OwnState) -> list[str]:
+    """What the rules remember and what of it is not the same; contexts by label."""
+    if left.rules.name != right.rules.name:
+        return [f"the rules are {left.rules.name} and {right.rules.name}"]
+    length = max(left.columns.length, right.columns.length)
+    here, there = left.history.export(length), right.history.export(length)
+    found = [
+        f"what the rules remember as {name} differs"
+        for name in here
+        if here[name].tobytes() != there[name].tobytes()
+    ]
+    if left.tally is not None and right.tally is not None and _remembered(left) != _remembered(right):
+        found.append("what the utility model remembers differs")
+    return found
+
+
+
+
+def _remembered(state: OwnState) -> list[tuple[int, str, bytes]]:
+    """What the utility model remembers, by row and label."""
+    exported = {} if state.tally is None else state.tally.export()
+    if not exported:
+        return []
+    rows, contexts = exported.pop("row").tolist(), exported.pop("context").tolist()
+    memos = np.array(list(exported.values())).T
+    return sorted(
+        (row, state.contexts.label(context), memo.tobytes())
+        for row, context, memo in zip(rows, contexts, memos, strict=True)
+    )
+
+
     context = np.array([number[label] for label in state.contexts.labels()])[held.context]
     names = sorted(registers.sources)
     source = np.array([names.index(source) for source in registers.sources], np.int64)[held.source]
@@ -164,3 +206,13 @@ def _registers(part: Exported, labels: dict[int, str], contexts: Contexts) -> Re
 
 def _part(exported: Mapping[str, NDArray[np.generic] | bytes], prefix: str) -> Exported:
     return {name[len(prefix) :]: value for name, value in exported.items() if name.startswith(prefix)}
+def _tally(part: Exported, labels: dict[int, str], contexts: Contexts) -> Exported:
+    """The table of the utility model with its contexts renumbered to those of this home."""
+    try:
+        context = np.asarray(part["context"])
+        renumbered = np.array([contexts.ensure(labels[index]) for index in context.tolist()], np.int64)
+    except KeyError as error:
+        raise ValueError(f"what the utility model remembers lacks {error}") from error
+    return {**part, "context": renumbered}
+
+

@@ -1,4 +1,4 @@
-"""FSRS-5 against vectors computed with the reference package (py-fsrs 5.1.3)."""
+"""FSRS-5 and FSRS-6 against vectors computed with the reference package (py-fsrs 5.1.3 and 6.3.2)."""
 
 import json
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from loremesh.node import fsrs
-from loremesh.node.rules import FSRS5, HOURS_PER_DAY
+from loremesh.node.rules import FSRS5, FSRS6, HOURS_PER_DAY, RuleSet
 
-VECTORS = Path(__file__).resolve().parents[3] / "shared" / "data" / "fsrs" / "fsrs5_vectors.json"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "fsrs"
 AGAIN, GOOD = 1, 3
 RELATIVE = 1e-9
 
@@ -37,11 +37,25 @@ class Vectors(msgspec.Struct):
     sequences: list[Sequence]
 
 
-@pytest.fixture(scope="module")
-def vectors() -> Vectors:
-    if not VECTORS.is_file():
-        pytest.skip(f"the reference vectors are not here: {'/'.join(VECTORS.parts[-3:])}")
-    return msgspec.convert(json.loads(VECTORS.read_bytes()), Vectors)
+class Case(msgspec.Struct, frozen=True):
+    """A rule set, the weights it should have, and the vectors it should give."""
+
+    rules: RuleSet
+    weights: fsrs.Weights
+    vectors: Vectors
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("fsrs5_vectors.json", FSRS5, fsrs.FSRS5), ("fsrs6_vectors.json", FSRS6, fsrs.FSRS6)],
+    ids=["fsrs5", "fsrs6"],
+)
+def case(request: pytest.FixtureRequest) -> Case:
+    name, rules, weights = request.param
+    path = DATA / name
+    if not path.is_file():
+        pytest.skip(f"the reference vectors are not here: {'/'.join(path.parts[-3:])}")
+    return Case(rules, weights, msgspec.convert(json.loads(path.read_bytes()), Vectors))
 
 
 def reviews(vectors: Vectors) -> Iterator[tuple[Step, Step]]:
@@ -50,22 +64,22 @@ def reviews(vectors: Vectors) -> Iterator[tuple[Step, Step]]:
         yield from zip(sequence.steps, sequence.steps[1:], strict=False)
 
 
-def test_the_weights_are_the_published_ones(vectors: Vectors) -> None:
+def test_the_weights_are_the_published_ones(case: Case) -> None:
     """The weights in the product are those the vectors were made with."""
-    assert list(fsrs.FSRS5) == vectors.parameters
+    assert list(case.weights) == list(case.rules.weights) == case.vectors.parameters
 
 
 @pytest.mark.parametrize(("rating", "signal"), [(GOOD, 1.0), (AGAIN, 0.0)], ids=["good", "again"])
 def test_stability_after_a_full_outcome_is_that_of_the_reference(
-    vectors: Vectors, rating: int, signal: float
+    case: Case, rating: int, signal: float
 ) -> None:
     """A whole success is Good, a whole failure is Again, from the state before; same-day steps aside."""
     used = skipped = 0
-    for before, after in reviews(vectors):
+    for before, after in reviews(case.vectors):
         if after.rating != rating or after.same_day:
             skipped += 1
             continue
-        stability_h, _ = FSRS5.step(
+        stability_h, _ = case.rules.step(
             before.stability * HOURS_PER_DAY,
             before.difficulty,
             signal,
@@ -78,11 +92,11 @@ def test_stability_after_a_full_outcome_is_that_of_the_reference(
     assert used > 0
 
 
-def test_retrievability_is_that_of_the_reference(vectors: Vectors) -> None:
+def test_retrievability_is_that_of_the_reference(case: Case) -> None:
     """R at every review and after every interval the vectors give."""
     elapsed, stability, expected = [], [], []
     skipped = 0
-    for before, after in reviews(vectors):
+    for before, after in reviews(case.vectors):
         if after.same_day or after.r_at_review is None:
             skipped += 1
             continue
@@ -90,7 +104,7 @@ def test_retrievability_is_that_of_the_reference(vectors: Vectors) -> None:
         stability.append(before.stability)
         expected.append(after.r_at_review)
     at_reviews = len(expected)
-    for sequence in vectors.sequences:
+    for sequence in case.vectors.sequences:
         for step in sequence.steps:
             for days, recall in step.r_after_days.items():
                 elapsed.append(float(days))
@@ -100,4 +114,4 @@ def test_retrievability_is_that_of_the_reference(vectors: Vectors) -> None:
     assert at_reviews > 0
     assert len(expected) > at_reviews
     hours = np.array(elapsed) * HOURS_PER_DAY, np.array(stability) * HOURS_PER_DAY
-    np.testing.assert_allclose(FSRS5.retrievability(*hours), expected, rtol=RELATIVE, atol=0.0)
+    np.testing.assert_allclose(case.rules.retrievability(*hours), expected, rtol=RELATIVE, atol=0.0)
