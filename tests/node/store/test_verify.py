@@ -110,6 +110,19 @@ ADD_ROW = (
             "key is missing",
             id="key gone",
         ),
+        pytest.param(
+            ["UPDATE block SET kid = zeroblob(16) WHERE row = 2"], ["block row 2"], "keyed id", id="other id"
+        ),
+        pytest.param(
+            [
+                "PRAGMA writable_schema = ON",
+                "UPDATE sqlite_schema SET sql = 'CREATE INDEX log_event ON log (ref) WHERE kind = 2'"
+                " WHERE name = 'log_event'",
+            ],
+            ["memory.db"],
+            "SQLite finds",
+            id="an index that disagrees",
+        ),
         pytest.param(["DELETE FROM embedding"], [], "", id="embeddings gone, which can be computed again"),
     ],
 )
@@ -314,6 +327,21 @@ async def test_a_row_put_back_to_what_it_was_is_found(
     put_back(home, old, *(sql.replace("row = 0", "row = 6") for sql in statements))
     found = await verified(home)
     assert where <= set(names(found)), found.faults
+
+
+async def test_a_row_of_another_branch_is_found(tmp_path: Path) -> None:
+    """It opens and has the right number, but the running hash did not lead through it."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    await filled_home(home)
+    shutil.copytree(home, other)
+    for branch, text in ((home, b"what happened"), (other, b"what else could have")):
+        async with await Store.open(branch, home_keys()) as store:
+            await store.append([HomeEvent(text)])
+    put_back(home, other, "REPLACE INTO log SELECT * FROM old.log WHERE n = 17")
+    assert names(await verified(home)) == ["log"]
+    async with await Store.open(home, home_keys()) as store:
+        with pytest.raises(Damaged, match="running hash"):
+            await rows_of(store)
 
 
 async def test_the_whole_database_put_back_is_not_found_by_itself(tmp_path: Path) -> None:
