@@ -42,9 +42,9 @@ MAX_EPISODES: Final = 4_096
 MAX_EPISODE_BLOCKS: Final = 256
 """Blocks handed out by one recall."""
 
-_FULL_STEP: Final = float(ONE * ONE)
 Ints = NDArray[np.int64]
 
+_FULL_STEP: Final = float(ONE * ONE)
 
 
 class FoldError(Exception):
@@ -82,26 +82,26 @@ class OwnState:
         "contexts",
         "episodes",
         "firsthand",
-        "hour",
         "history",
+        "hour",
         "links",
         "peers",
         "rules",
         "shared",
         "tags",
+        "tally",
         "wall_ms",
     )
-        "tally",
 
     def __init__(self, origin: bytes, contexts: Contexts, rules: RuleSet = FSRS5) -> None:
         self.rules = rules
         self.contexts = contexts
         self.columns = OwnColumns()
         self.firsthand = FirstHand(origin)
-        self.tags: dict[int, tuple[str, ...]] = {}
-        self.shared: dict[int, set[bytes]] = {}
         self.history = History(rules.history)
         self.tally = Tally(rules.utility) if rules.utility.memory else None
+        self.tags: dict[int, tuple[str, ...]] = {}
+        self.shared: dict[int, set[bytes]] = {}
         self.links: dict[int, dict[int, int]] = {}
         self.peers: dict[bytes, PeerTrust] = {}
         self.episodes: dict[bytes, Episode] = {}
@@ -113,9 +113,6 @@ class OwnState:
         """Own registers of every incarnation, up to the last event (see `FirstHand.settled`)."""
         return self.firsthand.settled()
 
-
-def apply(state: OwnState, row: int, event: OwnEvent) -> None:
-    """Fold one event about the block in `row`. Raises FoldError, and changes nothing, for an impossible one.
     def first_hand(self, rows: Ints) -> tuple[Ints, Ints]:
         """α and β that first-hand outcomes come to under the rules' utility model, fixed point, [n] each."""
         length = int(rows.max(initial=-1)) + 1
@@ -136,6 +133,9 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
         found = np.unique(found)
         return found, *self.tally.of_context(found << CONTEXT_BITS | context)
 
+
+def apply(state: OwnState, row: int, event: OwnEvent) -> None:
+    """Fold one event about the block in `row`. Raises FoldError, and changes nothing, for an impossible one.
 
     The columns move as DESIGN §3 says; a block not learned here that gets evidence starts at S = 24 h, D = 5
     without a prior. Time never runs backwards: an earlier hour counts as the last one.
@@ -198,13 +198,13 @@ def _forget(state: OwnState, row: int) -> None:
     """Columns, registers, tags, spaces and links of the block go, and it leaves its episodes."""
     state.columns.clear(row)
     state.firsthand.drop(row)
+    state.history.clear(row)
+    if state.tally is not None:
+        state.tally.drop(row)
     state.tags.pop(row, None)
     state.shared.pop(row, None)
     for other in state.links.pop(row, {}):
         _unlink(state, other, row)
-    state.history.clear(row)
-    if state.tally is not None:
-        state.tally.drop(row)
     for key, episode in list(state.episodes.items()):
         if row in episode.rows:
             at = episode.rows.index(row)
@@ -236,6 +236,7 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
     if state.rules.step is FSRS5.step:
         columns.stability_h[row], columns.difficulty[row] = stability_h, difficulty
     else:
+        past = state.history.past(row)
         columns.stability_h[row], columns.difficulty[row] = state.rules.step(
             columns.stability_h[row],
             columns.difficulty[row],
@@ -245,12 +246,11 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
             max(columns.t_last_h[row], event.hour),
             past,
         )
+        state.history.keep(row, past)
     columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
-        past = state.history.past(row)
     if not event.implicit:
         if event.signal > 0.5:
             columns.positives[row] += 1
-        state.history.keep(row, past)
         elif event.signal < 0.5:
             columns.negatives[row] += 1
     if evidence:
@@ -259,12 +259,12 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
         state.firsthand.add(
             row, context, event.alpha_fx, event.beta_fx, stability_h, event.version, columns.t_last_h[row]
         )
+        if state.tally is not None:
+            state.tally.add(row, context, event.alpha_fx, event.beta_fx)
 
 
 def _check_evidence(state: OwnState, row: int, event: Outcome) -> int:
     """The context's index, when the evidence can enter a register; raises FoldError before anything moved."""
-        if state.tally is not None:
-            state.tally.add(row, context, event.alpha_fx, event.beta_fx)
     firsthand = state.firsthand
     if not firsthand.incarnation:
         raise FoldError("an outcome came before the home's first incarnation")
@@ -316,10 +316,6 @@ def _start(columns: OwnColumns, row: int, hour: float) -> None:
         columns.t_last_h[row] = hour
 
 
-def _learn(state: OwnState, row: int, event: Learn) -> None:
-    columns = state.columns
-    columns.ensure(row + 1)
-    _add_tags(state, row, event.tags)
 def _touch(state: OwnState, row: int, hour: float) -> None:
     """The block's t_last is now, or was later; the rules may want to remember it."""
     columns = state.columns
@@ -330,6 +326,10 @@ def _touch(state: OwnState, row: int, hour: float) -> None:
         state.history.keep(row, past)
 
 
+def _learn(state: OwnState, row: int, event: Learn) -> None:
+    columns = state.columns
+    columns.ensure(row + 1)
+    _add_tags(state, row, event.tags)
     if columns.held[row]:
         return
     _start(columns, row, event.hour)

@@ -20,9 +20,9 @@ from loremesh.sync.trust import PeerTrust
 
 COLUMNS: Final = "columns."
 REGISTERS: Final = "registers."
-REST: Final = "rest"
 HISTORY: Final = "history."
 TALLY: Final = "tally."
+REST: Final = "rest"
 
 
 class _Rest(msgspec.Struct, frozen=True):
@@ -65,10 +65,10 @@ def export_state(state: OwnState) -> Exported:
     return {
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
         **{REGISTERS + name: column for name, column in registers.items()},
-        REST: msgspec.msgpack.encode(rest),
-    }
         **{HISTORY + name: column for name, column in history.items()},
         **{TALLY + name: column for name, column in tally.items()},
+        REST: msgspec.msgpack.encode(rest),
+    }
 
 
 def load_state(
@@ -92,12 +92,12 @@ def load_state(
         rest.incarnation,
         rest.version,
     )
-    state.hour, state.wall_ms = rest.hour, rest.wall_ms
-    state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
-    state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
     state.history = History.load(rules.history, _part(exported, HISTORY))
     if state.tally is not None:
         state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
+    state.hour, state.wall_ms = rest.hour, rest.wall_ms
+    state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
+    state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
     state.episodes = dict(rest.episodes)
     return state
 
@@ -111,11 +111,11 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     found = _column_differences(left, right)
     if _comparable(left, right) != _comparable(right, left):
         found.append("own registers differ")
+    found += _memory_differences(left, right)
     mine, theirs = left.firsthand, right.firsthand
     for name, here, there in (
         ("incarnation", mine.incarnation.hex(), theirs.incarnation.hex()),
         ("evidence counter", mine.version, theirs.version),
-    found += _memory_differences(left, right)
         ("hour", left.hour, right.hour),
         ("wall_ms", left.wall_ms, right.wall_ms),
     ):
@@ -147,12 +147,6 @@ def _column_differences(left: OwnState, right: OwnState) -> list[str]:
     return found
 
 
-def _comparable(state: OwnState, other: OwnState) -> list[bytes]:
-    """Own registers in an order, and with contexts numbered, as both states agree on."""
-    registers = state.registers
-    held = registers.held(registers.live())
-    labels = sorted({*state.contexts.labels(), *other.contexts.labels()})
-    number = {label: i for i, label in enumerate(labels)}
 def _memory_differences(left: OwnState, right: OwnState) -> list[str]:
     """What the rules remember and what of it is not the same; contexts by label."""
     if left.rules.name != right.rules.name:
@@ -184,6 +178,12 @@ def _remembered(state: OwnState) -> list[tuple[int, str, bytes]]:
     )
 
 
+def _comparable(state: OwnState, other: OwnState) -> list[bytes]:
+    """Own registers in an order, and with contexts numbered, as both states agree on."""
+    registers = state.registers
+    held = registers.held(registers.live())
+    labels = sorted({*state.contexts.labels(), *other.contexts.labels()})
+    number = {label: i for i, label in enumerate(labels)}
     context = np.array([number[label] for label in state.contexts.labels()])[held.context]
     names = sorted(registers.sources)
     source = np.array([names.index(source) for source in registers.sources], np.int64)[held.source]
@@ -204,8 +204,6 @@ def _registers(part: Exported, labels: dict[int, str], contexts: Contexts) -> Re
         raise ValueError(f"own registers cannot be taken up: {error} is missing") from error
 
 
-def _part(exported: Mapping[str, NDArray[np.generic] | bytes], prefix: str) -> Exported:
-    return {name[len(prefix) :]: value for name, value in exported.items() if name.startswith(prefix)}
 def _tally(part: Exported, labels: dict[int, str], contexts: Contexts) -> Exported:
     """The table of the utility model with its contexts renumbered to those of this home."""
     try:
@@ -216,3 +214,5 @@ def _tally(part: Exported, labels: dict[int, str], contexts: Contexts) -> Export
     return {**part, "context": renumbered}
 
 
+def _part(exported: Mapping[str, NDArray[np.generic] | bytes], prefix: str) -> Exported:
+    return {name[len(prefix) :]: value for name, value in exported.items() if name.startswith(prefix)}
