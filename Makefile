@@ -53,7 +53,7 @@ format: $(STAMP) ## put the code into the form that `make check` asks for
 	$(BIN)/ruff format .
 
 bench: $(STAMP) ## run the benchmarks; ARGS="name" chooses
-	@$(BIN)/python tests/bench/run.py $(ARGS)
+	@$(BIN)/python -m tests.bench.run $(ARGS)
 
 lock: $(STAMP) ## refresh requirements.lock; ARGS="--upgrade" takes the newest of everything
 	@tool=$$(mktemp -d) && trap 'rm -rf "$$tool"' EXIT && \

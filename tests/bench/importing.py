@@ -1,0 +1,188 @@
+"""Importing peers' registers, against the same rows written straight into SQLite.
+
+Ours: from sealed frames of 1,024 registers through the node's own funnel (open, decode, verify, limits, rows)
+into its sealed log, committed, and into its columns. Raw: per 1,024 rows one transaction (WAL, synchronous
+NORMAL) of three `executemany`: insert an event, upsert the register, upsert the block; no seal, no signature,
+no check. Both get the same rows in the same order, by turns.
+"""
+
+import sqlite3
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from loremesh.node.node import Node
+from loremesh.sync.bodies import Evidence, encode_evidence
+from loremesh.sync.fixed import ONE
+from loremesh.sync.outcomes import Applied
+from loremesh.sync.spacestate import enter_space
+from loremesh.sync.wire import Kind
+from tests.bench.figures import Figure, Report, at_least
+from tests.bench.homes import PASSPHRASE
+from tests.sync.world import EPOCH_KEY, Space
+
+ORIGINS: Final = 10
+FRAME_ROWS: Final = 1024
+INCARNATION: Final = b"i" * 16
+REPEATS: Final = 3
+TARGET: Final = 3.0
+
+SCHEMA: Final = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+CREATE TABLE event (n INTEGER PRIMARY KEY, origin INTEGER, block BLOB, context TEXT, alpha INTEGER,
+                    beta INTEGER, stability REAL, version INTEGER);
+CREATE TABLE register (origin INTEGER, block BLOB, context TEXT, alpha INTEGER, beta INTEGER, stability REAL,
+                       version INTEGER, PRIMARY KEY (origin, block, context)) WITHOUT ROWID;
+CREATE TABLE block (id BLOB PRIMARY KEY, alpha INTEGER, beta INTEGER) WITHOUT ROWID;
+"""
+INSERT_EVENT: Final = (
+    "INSERT INTO event (origin, block, context, alpha, beta, stability, version) VALUES (?,?,?,?,?,?,?)"
+)
+UPSERT_REGISTER: Final = (
+    "INSERT INTO register VALUES (?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET alpha = excluded.alpha,"
+    " beta = excluded.beta, stability = excluded.stability, version = excluded.version"
+    " WHERE excluded.version > version"
+)
+UPSERT_BLOCK: Final = (
+    "INSERT INTO block VALUES (?,?,?) ON CONFLICT DO UPDATE SET alpha = alpha + excluded.alpha,"
+    " beta = beta + excluded.beta"
+)
+
+RawRow = tuple[int, bytes, str, int, int, float, int]
+
+
+class Load(msgspec.Struct, frozen=True):
+    """The same registers twice: as sealed frames, and as rows for SQLite, a frame's worth at a time."""
+
+    space: Space
+    admissions: list[bytes]
+    frames: list[bytes]
+    rows: list[list[RawRow]]
+
+    @property
+    def registers(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.rows))
+
+
+def load(blocks: int, per_origin: int, scattered: bool, random: np.random.Generator) -> Load:
+    """Each origin states `per_origin` registers of the blocks: of all of them, or of a share of its own.
+
+    By block id, as a history is stated; or `scattered`, each frame with blocks from anywhere, as news come.
+    """
+    space = Space(member_trust=0.5)
+    ids = sorted(random.bytes(32) for _ in range(blocks))
+    made = Load(space, [], [], [])
+    for origin in range(ORIGINS):
+        peer = space.peer(f"peer {origin}", incarnation=INCARNATION)
+        made.admissions.append(peer.admission_frame())
+        first = origin * per_origin % blocks
+        mine = np.arange(first, first + per_origin)
+        if scattered:
+            random.shuffle(mine)
+        for start in range(0, per_origin, FRAME_ROWS):
+            evidence = _evidence([ids[at] for at in np.sort(mine[start : start + FRAME_ROWS])], random)
+            made.frames.append(peer.sealed(Kind.EVIDENCE, encode_evidence(evidence)))
+            columns = (evidence.alpha, evidence.beta, evidence.stability_h, evidence.version)
+            values = zip(evidence.ids, *(column.tolist() for column in columns), strict=True)
+            made.rows.append([(origin, one, "", *rest) for one, *rest in values])
+    return made
+
+
+def _evidence(ids: list[bytes], random: np.random.Generator) -> Evidence:
+    n = len(ids)
+    return Evidence(
+        ids=ids,
+        contexts=[""],
+        incarnations=[INCARNATION],
+        block=np.arange(n, dtype=np.int64),
+        context=np.zeros(n, np.int64),
+        incarnation=np.zeros(n, np.int64),
+        alpha=random.integers(ONE // 2, 20 * ONE, n),
+        beta=random.integers(ONE // 2, 20 * ONE, n),
+        stability_h=random.random(n) * 1000.0 + 2.4,
+        version=random.integers(1, 1 << 40, n),
+    )
+
+
+def raw(path: Path, rows: list[list[RawRow]]) -> float:
+    """Seconds to write the rows straight into SQLite."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(SCHEMA)
+    started = perf_counter()
+    for part in rows:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(INSERT_EVENT, part)
+        connection.executemany(UPSERT_REGISTER, part)
+        connection.executemany(UPSERT_BLOCK, [(row[1], row[3], row[4]) for row in part])
+        connection.execute("COMMIT")
+    taken = perf_counter() - started
+    connection.close()
+    return taken
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """How long it took: until columns and log had all frames, of that CPU time, and the refresh after it."""
+
+    wall_s: float
+    cpu_s: float
+    refresh_s: float
+
+
+async def ours(home: Path, made: Load) -> Imported:
+    """Take the frames into a fresh sealed home."""
+    async with Node.create(home, passphrase=PASSPHRASE) as node:
+        sync = node.ground.memory.sync
+        enter_space(sync, made.space.genesis_bytes, 0, {0: EPOCH_KEY})
+        for frame in made.admissions:
+            await node.sharing.admit(frame)
+        started, cpu = perf_counter(), process_time()
+        for frame in made.frames:
+            outcome = (await node.sharing.admit(frame))[0]
+            if not isinstance(outcome, Applied):
+                raise AssertionError(f"a frame was not applied: {outcome}")
+        wall_s, cpu_s = perf_counter() - started, process_time() - cpu
+        assert len(sync.registers) == made.registers
+        started = perf_counter()
+        await node.ground.exclusive(node.ground.refresh)
+        return Imported(wall_s, cpu_s, perf_counter() - started)
+
+
+async def measure(scratch: Path) -> Report:
+    """The three loads, `REPEATS` times each."""
+    random = np.random.default_rng(11)
+    figures: list[Figure] = []
+    for name, blocks, per_origin, scattered in (
+        ("10 × 100,000 registers, by block id", 100_000, 100_000, False),
+        ("10 × 100,000 registers, as news come", 100_000, 100_000, True),
+        ("10 × 10,000 registers, by block id", 100_000, 10_000, False),
+    ):
+        made = load(blocks, per_origin, scattered, random)
+        straight: list[float] = []
+        through: list[Imported] = []
+        for repeat in range(REPEATS):
+            at = scratch / f"import-{len(figures)}-{repeat}"
+            at.mkdir()
+            straight.append(raw(at / "raw.db", made.rows))
+            through.append(await ours(at / "home", made))
+        ratios = [one / other.wall_s for one, other in zip(straight, through, strict=True)]
+        n = made.registers
+        figures += [
+            at_least(f"{name}: ours against raw", median(ratios), TARGET, "×"),
+            Figure("raw", f"{n / median(straight) / 1e3:.0f} k/s"),
+            Figure(
+                "ours, per second of wall (of CPU) time",
+                f"{n / median(one.wall_s for one in through) / 1e3:.0f} "
+                f"({n / median(one.cpu_s for one in through) / 1e3:.0f}) k/s",
+            ),
+            Figure(
+                "first refresh of effective columns after it",
+                f"{median(one.refresh_s for one in through) * 1e3:.0f} ms",
+            ),
+        ]
+    return Report("Importing registers", " ".join((__doc__ or "").split()), figures)
