@@ -21,6 +21,7 @@ from loremesh.node.store import (
     NewBlock,
     NotAHome,
     OwnEvent,
+    ReadOnlyHome,
     State,
     Store,
     StoreError,
@@ -214,6 +215,21 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
         await store.append([HomeEvent(b"x")])
     with pytest.raises(StoreError, match="was closed"):
         await store.texts([1])
+
+
+async def test_a_database_that_turns_read_only_while_open_refuses_and_goes_on_later(tmp_path: Path) -> None:
+    """As when its file system is remounted: nothing changes, and once it can be written it is."""
+    async with await Store.create(tmp_path, home_keys()) as store:
+        await store.append([HomeEvent(b"before")])
+        at = store.position
+        await store._database.run(lambda connection: connection.execute("PRAGMA query_only = ON").close())
+        with pytest.raises(ReadOnlyHome, match="cannot be written") as refused:
+            await store.append([HomeEvent(b"meanwhile")])
+        assert "mount" in refused.value.hint
+        assert store.position == at
+        await store._database.run(lambda connection: connection.execute("PRAGMA query_only = OFF").close())
+        await store.append([HomeEvent(b"after")])
+        assert [row.payload for row in await rows_of(store)] == [b"before", b"after"]
 
 
 async def test_appending_nothing_changes_nothing(tmp_path: Path) -> None:
