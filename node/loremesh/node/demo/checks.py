@@ -25,7 +25,8 @@ def checks(twins: Sequence[Twin], crash: Crash, influence: Influence, hostile: H
             Check(
                 f"after the revocation every number of {twin.agent} equals its twin's",
                 twin.equal,
-                f"{twin.numbers:,} numbers, {twin.numbers_different} different; "
+                f"{twin.numbers:,} numbers, {twin.numbers_different} different "
+                f"({twin.numbers_while_trusted} while it was trusted); "
                 f"{twin.registers:,} registers, {twin.registers_different} different; "
                 f"{twin.answers} answers, {twin.answers_different} different; "
                 f"{twin.log_faults} faults in {twin.log_rows:,} log rows",

@@ -20,7 +20,7 @@ from loremesh.node.errors import NodeError, Unavailable
 KILLED: Final = HONEST[2]
 BATCH: Final = 4
 """Texts learned and used at a time: publishing goes on while more comes."""
-FRAMES_BEFORE: Final = 3
+FRAMES_BEFORE: Final = 6
 """Frames of this stretch that the others have when the node is killed: it is in the middle of it."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final
 
-from loremesh.node.demo.results import DemoResult, Phase
+from loremesh.node.demo.results import DemoResult, Phase, Score
 from loremesh.node.demo.style import STYLE
 from loremesh.node.demo.svg import Band, Bar, bars, curve, lengths, scatter
 from loremesh.sync.trust import influence_bound
@@ -107,45 +107,55 @@ cannot tell them apart, experience can.</p>
 <figure>{picture}<ul class="legend">{legend}</ul>
 <figcaption>Bars: share of questions whose first answer worked. Thin lines: 95 % intervals
 (Wilson).</figcaption> </figure>
-{_score_table(result.phases)}
+{_score_table(result)}
 {_remark(result)}
 """
 
 
-def _score_table(phases: Sequence[Phase]) -> str:
+def _score_table(result: DemoResult) -> str:
+    """All agents together, and each of them for whoever wants to know."""
+    together = _score_rows(result.phases, lambda phase: [phase.together])
+    each = _score_rows(result.phases, lambda phase: phase.scores)
+    return f"{together}<details><summary>Each agent's figures</summary>{each}</details>"
+
+
+def _score_rows(phases: Sequence[Phase], scores: Callable[[Phase], Sequence[Score]]) -> str:
     rows = "".join(
         f"<tr><th>{escape(phase.title)}</th><td>{escape(score.agent)}</td>"
-        f'<td class="number">{score.right} of {score.asked}</td><td class="number">{score.share:.0%}</td>'
-        f'<td class="number">{score.low:.0%} to {score.high:.0%}</td><td class="number">{score.within}</td>'
+        f'<td class="number">{score.right}/{score.asked}</td>'
+        f'<td class="number">{score.share:.0%} ({score.low:.0%} – {score.high:.0%})</td>'
+        f'<td class="number">{score.within}</td>'
         f'<td class="number">{score.known}</td><td class="number">{score.misled}</td></tr>'
         for phase in phases
-        for score in (*phase.scores, phase.together)
+        for score in scores(phase)
     )
     return (
         '<div class="table"><table><thead><tr><th>phase</th><th>agent</th>'
-        '<th class="number">first answer works</th><th class="number">share</th>'
-        '<th class="number">95 %</th><th class="number">one of three works</th>'
-        '<th class="number">a note at hand answers</th>'
+        '<th class="number">first answer works</th><th class="number">share, 95 % interval</th>'
+        '<th class="number">one of three works</th><th class="number">some note at hand works</th>'
         '<th class="number">first note made up</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
 def _remark(result: DemoResult) -> str:
-    """What the figures say of the revocation, whichever way they point."""
+    """What the figures say of attack and revocation, whichever way they point."""
     by_key = {phase.key: phase.together for phase in result.phases}
-    before, after = by_key["shared"], by_key["revoked"]
+    before, during, after = by_key["shared"], by_key["attacked"], by_key["revoked"]
     if after.right < before.right:
         word = f"below the sharing phase ({after.right} right answers against {before.right})"
     elif after.right > before.right:
         word = f"above the sharing phase ({after.right} right answers against {before.right})"
     else:
         word = f"where it was in the sharing phase ({after.right} right answers)"
-    return (
-        f"<p>After the revocation the team is {word}. It need not be the same to the answer: the agents "
-        "went on working while they were under attack, and what they found out then is their own and stays. "
-        "That the hostile peer itself left no trace is proved below, number by number.</p>"
-    )
+    return f"""
+<p>While the hostile peer was trusted, {during.misled} of {during.asked} first notes were of its making.
+Notes that only one other member vouches for can take at most half of what a recall hands out, so that others
+stay in sight: one of the first three worked in {during.within} cases.</p>
+<p>After the revocation the team is {word}. It need not be the same to the answer: the agents went on working
+while they were under attack, and what they found out then is their own and stays. That the hostile peer
+itself left no trace is proved below, number by number.</p>
+"""
 
 
 def _over_time(result: DemoResult) -> str:
@@ -224,6 +234,7 @@ bound.</figcaption></figure>
 def _twins(result: DemoResult) -> str:
     rows = "".join(
         f'<tr><th>{escape(twin.agent)}</th><td class="number">{twin.numbers:,}</td>'
+        f'<td class="number">{twin.numbers_while_trusted:,}</td>'
         f'<td class="number">{twin.registers:,}</td><td class="number">{twin.answers}</td>'
         f'<td class="number">{twin.frames_left_out}</td>'
         f'<td class="number {"held" if twin.equal else "fail"}">'
@@ -238,8 +249,9 @@ number of every note (evidence for and against, stability, time of last evidence
 every register of the honest peers, and every answer that the running node gave in the last examination: the
 same notes, in the same order, with the same scores to the last bit, the statistics of the word index
 included.</p> <div class="table"><table><thead><tr><th>node</th><th class="number">numbers</th>
-<th class="number">registers</th><th class="number">answers</th><th class="number">frames the twin lacks</th>
-<th class="number">different</th></tr></thead><tbody>{rows}</tbody></table></div>
+<th class="number">of them others while it was trusted</th><th class="number">registers</th>
+<th class="number">answers</th><th class="number">frames the twin lacks</th>
+<th class="number">different now</th></tr></thead><tbody>{rows}</tbody></table></div>
 """
 
 

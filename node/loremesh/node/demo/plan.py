@@ -39,8 +39,8 @@ class Size(msgspec.Struct, frozen=True):
 SIZES: Final = {
     size.name: size
     for size in (
-        Size("small", 24, 24, 12, 24, 8, 8, 24, 20, 60, 4),
-        Size("full", 84, 72, 48, 132, 36, 36, 160, 80, 120, 12),
+        Size("small", 16, 14, 8, 16, 6, 6, 12, 15, 40, 2),
+        Size("full", 84, 72, 48, 120, 36, 36, 160, 80, 120, 12),
     )
 }
 

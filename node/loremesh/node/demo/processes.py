@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from loremesh.node.daemon import Ready
 from loremesh.node.errors import NodeError, Unavailable
 from loremesh.node.failures import ErrorSaid
 from loremesh.node.home import HomePaths
+from loremesh.node.settings import CONFIG_NAME
 
 KEY: Final = "LOREMESH_DEMO_KEY"
 """The variable that the homes' key is in, for the nodes only."""
@@ -34,6 +36,10 @@ END_S: Final = 20.0
 """A node told to end writes its checkpoint first."""
 POLL_S: Final = 0.05
 
+ANSWER: Final = "said"
+ERRORS: Final = "errors"
+"""Ends of the names of the files that a process writes to."""
+
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -43,13 +49,15 @@ class NodeFailed(Unavailable):
 
 
 class Nodes:
-    """Homes under one directory, and the node processes on them."""
+    """Homes under one directory, and the processes on them. Its methods may be called from threads."""
 
     def __init__(self, directory: Path, key: str) -> None:
         self.directory = directory
         self._environ = _environ(key)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._started: list[int] = []
+        self._ended = False
+        self._lock = threading.Lock()
 
     def home(self, name: str) -> Path:
         """The home of the node called `name`."""
@@ -69,98 +77,116 @@ class Nodes:
 
     @property
     def started(self) -> Sequence[int]:
-        """Ids of all node processes started so far, dead ones included."""
+        """Ids of all processes started as nodes so far, dead ones included."""
         return tuple(self._started)
-
-    def pid(self, name: str) -> int:
-        """The process id of a running node."""
-        return self._running[name].pid
 
     def create(self, name: str, config: str) -> None:
         """Make a sealed home with these settings."""
         home = self.home(name)
         home.mkdir(mode=0o700, parents=True)
-        (home / "config.toml").write_text(config, "utf-8")
+        (home / CONFIG_NAME).write_text(config, "utf-8")
         self.command(name, "init", "--name", name, "--key-env", KEY)
 
     def command(self, name: str, *words: str) -> None:
         """Run one command on a home to its end. Raises NodeFailed with what it said."""
-        done = subprocess.run(
-            [*PROGRAM, "--home", str(self.home(name)), "--json", *words],
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=READY_S,
-            check=False,
-        )
-        if done.returncode:
-            raise _failure(f"`loremesh {words[0]}` for {name}", done.stderr)
+        process = self._spawn(name, words)
+        try:
+            code = process.wait(READY_S)
+        except subprocess.TimeoutExpired:
+            raise self._late(name) from None
+        finally:
+            self._end([self._running.pop(name)])
+        if code:
+            raise _failure(f"`loremesh {words[0]}` for {name}", self._said(name, ERRORS))
 
     def start(self, name: str, *words: str) -> Ready:
         """Start a node and wait until it is ready. Raises NodeFailed with what it said."""
-        said = self.directory / f"{name}.said"
-        with said.open("wb") as out, (self.directory / f"{name}.errors").open("wb") as errors:
-            # A session of its own: an interrupt at the terminal is for the demonstration, which ends them.
-            process = subprocess.Popen(
-                [*PROGRAM, "--home", str(self.home(name)), "--json", "up", *words],
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=errors,
-                start_new_session=True,
-            )
-        self._running[name] = process
+        process = self._spawn(name, ("up", *words))
         self._started.append(process.pid)
         until = time.monotonic() + READY_S
-        while not (line := said.read_bytes()).endswith(b"\n"):
+        while not (line := self._said(name, ANSWER)).endswith(b"\n"):
             if process.poll() is not None:
-                del self._running[name]
-                raise _failure(f"the node {name}", (self.directory / f"{name}.errors").read_bytes())
+                raise _failure(f"the node {name}", self._said(name, ERRORS))
             if time.monotonic() > until:
-                raise NodeFailed(
-                    f"the node {name} was not ready within {READY_S:.0f} s",
-                    "run the demonstration again when the machine is less busy",
-                )
+                raise self._late(name)
             time.sleep(POLL_S)
         return msgspec.json.decode(line, type=Ready)
 
     def stop(self, name: str) -> None:
         """End a node in order, and wait for it."""
-        process = self._running.pop(name)
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        self._end([self._running.pop(name)])
 
     def kill(self, name: str) -> None:
         """End a node with SIGKILL: no clean-up, no checkpoint, nothing said."""
         process = self._running.pop(name)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
 
     def stop_all(self) -> None:
-        """End every node that still runs: the last started first, so that the bus goes last."""
-        for process in reversed(self._running.values()):
+        """End every process that still runs, the first started last, since it runs the bus. None starts
+        afterwards.
+        """
+        with self._lock:
+            self._ended = True
+            running = list(self._running.values())
+            self._running.clear()
+        self._end(running[1:])
+        self._end(running[:1])
+        self._end_left_servers()
+
+    def _spawn(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._ended:
+                raise NodeFailed(f"{name} is not started: the demonstration is ending")
+            with self._file(name, ANSWER).open("wb") as out, self._file(name, ERRORS).open("wb") as errors:
+                # A session of its own: an interrupt at the terminal is for the demonstration alone, which
+                # ends its processes.
+                process = subprocess.Popen(
+                    [*PROGRAM, "--home", str(self.home(name)), "--json", *words],
+                    env=self._environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            self._running[name] = process
+            return process
+
+    def _file(self, name: str, kind: str) -> Path:
+        return self.directory / f"{name}.{kind}"
+
+    def _said(self, name: str, kind: str) -> bytes:
+        return self._file(name, kind).read_bytes()
+
+    def _late(self, name: str) -> NodeFailed:
+        return NodeFailed(
+            f"the node {name} was not ready within {READY_S:.0f} s",
+            "run the demonstration again when the machine is less busy",
+        )
+
+    def _end(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Ask them to end, wait, and end by force what does not."""
+        for process in processes:
             process.terminate()
         until = time.monotonic() + END_S
-        for process in reversed(self._running.values()):
+        for process in processes:
             try:
                 process.wait(max(until - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._running.clear()
-        self._end_left_server()
 
-    def _end_left_server(self) -> None:
-        """A node that had to be killed leaves its bus behind: end it, where it is the one of a home here."""
+    def _end_left_servers(self) -> None:
+        """A node that had to be killed leaves its bus behind: end it, where it is that of a home here."""
         for pid_file in self.directory.glob("*/bus/nats-server.pid"):
             with contextlib.suppress(OSError, ValueError):
                 pid = int(pid_file.read_text())
-                if str(pid_file.parent) in _command_line(pid):
+                place = str(pid_file.parent.resolve())
+                until = time.monotonic() + END_S
+                if place in _command_line(pid):
                     os.kill(pid, signal.SIGTERM)
+                while place in _command_line(pid) and time.monotonic() < until:
+                    time.sleep(POLL_S)
 
 
 @contextlib.contextmanager
@@ -183,8 +209,12 @@ def ended_by_signals() -> Iterator[None]:
 def together(work: Callable[[T], S], items: Sequence[T]) -> list[S]:
     """`work` for every item at the same time, in threads; results in the items' order, the first error
     raised."""
-    with ThreadPoolExecutor(max(len(items), 1)) as threads:
+    threads = ThreadPoolExecutor(max(len(items), 1))
+    try:
         return list(threads.map(work, items))
+    finally:
+        # Not waited for when one failed or an interrupt came: the others end with their nodes.
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def wait_until(ready: Callable[[], bool], what: str, timeout_s: float) -> float:

@@ -57,6 +57,7 @@ async def compare_with_twin(
             numbers_different=different + len(differences(used.own, twin.own)),
             registers=registers,
             registers_different=registers_different,
+            numbers_while_trusted=await _numbers_while_trusted(ground, twin, hostile),
             answers=len(answers),
             answers_different=await _answers_different(ground, twin, answers),
             frames_left_out=replayed.frames - frames,
@@ -107,6 +108,20 @@ def _numbers(used: Memory, twin: Memory) -> tuple[int, int]:
     for block in ours.keys() & theirs.keys():
         different += sum(_bits(a) != _bits(b) for a, b in zip(ours[block], theirs[block], strict=True))
     return NUMBERS * len(ours), different
+
+
+async def _numbers_while_trusted(ground: Ground, twin: Memory, hostile: bytes) -> int:
+    """How many of the twin's numbers are others where the same log is read with the revocation left out."""
+    trusting = await rebuild(ground.store, ground.identity.public, ground.memory.own.rules)
+    peers = {peer: trust for peer, trust in trusting.own.peers.items() if peer != hostile}
+    trusting.sync.policy = msgspec.structs.replace(trusting.sync.policy, peers=peers)
+    trusting.refresh()
+    theirs, known = effective_by_id(trusting), effective_by_id(twin)
+    return sum(
+        _bits(a) != _bits(b)
+        for block, numbers in known.items()
+        for a, b in zip(numbers, theirs[block], strict=True)
+    )
 
 
 def _bits(number: object) -> str:

@@ -91,15 +91,18 @@ class Twin(msgspec.Struct, frozen=True):
     answers: int
     """Examination questions answered by the running node and again by the twin."""
     answers_different: int
+    numbers_while_trusted: int
+    """Of the same numbers, how many are not the twin's with the hostile peer trusted as before: what the
+    comparison is able to see."""
     frames_left_out: int
     log_rows: int
     log_faults: int
 
     @property
     def equal(self) -> bool:
-        """Whether nothing at all is different."""
+        """Whether nothing at all is different, and the comparison was one that can tell."""
         wrong = self.numbers_different + self.registers_different + self.answers_different + self.log_faults
-        return wrong == 0 and self.numbers > 0 and self.answers > 0
+        return wrong == 0 and self.numbers_while_trusted > 0 and self.answers > 0
 
 
 class Crash(msgspec.Struct, frozen=True):

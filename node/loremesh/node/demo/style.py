@@ -38,7 +38,8 @@ svg .small { font-size: 9.5px; fill: var(--soft); }
 svg .middle { text-anchor: middle; } svg .end { text-anchor: end; }
 .grid { stroke: var(--grid); stroke-width: .7; } .axis { stroke: var(--soft); stroke-width: 1; }
 .band { fill: var(--band); }
-.whisker { stroke: var(--ink); stroke-width: 1; }
+.whisker { fill: none; stroke: var(--ink); stroke-width: 1; }
+.halo { fill: none; stroke: var(--paper); stroke-width: 3; }
 .line { fill: none; stroke: var(--all); stroke-width: 1.6; }
 .limit { fill: none; stroke: var(--limit); stroke-width: 1.5; stroke-dasharray: 5 3; }
 .dot { fill-opacity: .55; }
@@ -50,6 +51,8 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-
 th, td { text-align: left; padding: .4rem .6rem .4rem 0; border-bottom: 1px solid var(--grid);
   vertical-align: top; }
 td.number, th.number { text-align: right; }
+td.number { white-space: nowrap; }
+details { margin: .6rem 0; } summary { cursor: pointer; }
 .held { color: var(--held); font-weight: 600; } .fail { color: var(--failed); font-weight: 700; }
 code { font-size: .9em; overflow-wrap: anywhere; }
 """

@@ -59,9 +59,8 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], title: str, description: s
             y, middle = _share_y(bar.share, base), x + width / 2
             low, high = _share_y(bar.low, base), _share_y(bar.high, base)
             parts.append(_box(x + 1.5, y, width - 3, base - y, f"fill {bar.kind}"))
-            parts.append(_line(middle, low, middle, high, "whisker"))
-            parts.append(_line(middle - 3, low, middle + 3, low, "whisker"))
-            parts.append(_line(middle - 3, high, middle + 3, high, "whisker"))
+            whisker = f"M{middle - 3:.1f} {high:.1f}h6m-3 0V{low:.1f}m-3 0h6"
+            parts += [f'<path d="{whisker}" class="{kind}"/>' for kind in ("halo", "whisker")]
             parts.append(_text(middle, base + 11, bar.letter, "small middle"))
         for at, line in enumerate(label.split("\n")):
             parts.append(_text(left + span / 2, base + 27 + 12 * at, line, "label middle"))

@@ -20,12 +20,14 @@ def show(console: Console, result: DemoResult) -> None:
         table.add_column(score.agent, justify="right")
     table.add_column("all", justify="right")
     table.add_column("95 %", justify="right")
+    table.add_column("one of 3", justify="right")
     for phase in result.phases:
         table.add_row(
             phase.title,
             *(f"{score.share:.0%}" for score in phase.scores),
             _of(phase.together),
             f"{phase.together.low:.0%} to {phase.together.high:.0%}",
+            f"{phase.together.within / max(phase.together.asked, 1):.0%}",
         )
     console.print()
     console.print(table)
