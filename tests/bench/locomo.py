@@ -1,8 +1,12 @@
-"""Retrieval quality on LoCoMo turns: R@10 and MRR of words, vectors and both (`sim` of the score).
+"""Retrieval quality on LoCoMo turns: R@10 and MRR of words, vectors, both, and all of `sim` (DESIGN §3).
 
-Protocol: one memory per turn, "Speaker: text"; a memory per conversation; the questions of categories 1 to 4
-that name evidence. R@10 is the share of a question's evidence turns among the first ten, averaged over
-questions; MRR is the mean of 1/rank of the first evidence turn, 0 when none is found at all.
+Protocol: one memory per turn, "Speaker: text"; a memory per conversation, which learned its turns in order,
+each session by itself; the questions of categories 1 to 4 that name evidence. R@10 is the share of a
+question's evidence turns among the first ten, averaged over questions; MRR is the mean of 1/rank of the first
+evidence turn, 0 when none is found at all.
+
+"hybrid" is cosine and BM25 alone (`hybrid_sim`); "sim" is what recall uses (`finding.similarity`). What each
+step gives, with intervals: `quality.py`.
 
 Run as `python tests/bench/locomo.py [EMBEDDER]…`, default minilm and hashing.
 """
@@ -21,8 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.embed.registry import open_embedder
+from loremesh.node.finding import similarity
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
+from loremesh.node.order import LearningOrder
 from loremesh.node.ports import Embedder
 from loremesh.node.score import hybrid_sim
 
@@ -39,30 +45,29 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The turns of one conversation, and what is asked about them."""
+    """The turns of one conversation with their sessions, and what is asked about them."""
 
     turns: list[str]
+    sessions: list[int]
     questions: list[Question]
 
 
 class Quality(msgspec.Struct):
-    """Sums over questions."""
+    """Share of evidence found and reciprocal rank, by question."""
 
-    recall: float = 0.0
-    reciprocal: float = 0.0
-    questions: int = 0
+    recall: list[float] = msgspec.field(default_factory=list)
+    reciprocal: list[float] = msgspec.field(default_factory=list)
 
     def take(self, sim: NDArray[np.float32], evidence: frozenset[int]) -> None:
         """Counts one ranking; rows with a similarity of 0 are not found."""
         order = np.argsort(-sim, kind="stable")
         order = order[sim[order] > 0.0]
-        self.recall += len(evidence.intersection(order[:K].tolist())) / len(evidence)
+        self.recall.append(len(evidence.intersection(order[:K].tolist())) / len(evidence))
         ranks = np.flatnonzero(np.isin(order, list(evidence)))
-        self.reciprocal += 1.0 / (int(ranks[0]) + 1) if len(ranks) else 0.0
-        self.questions += 1
+        self.reciprocal.append(1.0 / (int(ranks[0]) + 1) if len(ranks) else 0.0)
 
     def __str__(self) -> str:
-        return f"{self.recall / self.questions:.3f}   {self.reciprocal / self.questions:.3f}"
+        return f"{np.mean(self.recall):.3f}   {np.mean(self.reciprocal):.3f}"
 
 
 def read(path: Path = DATA) -> list[Conversation]:
@@ -70,42 +75,56 @@ def read(path: Path = DATA) -> list[Conversation]:
     conversations = []
     for sample in json.loads(path.read_text(encoding="utf-8")):
         turns: list[str] = []
+        sessions: list[int] = []
         row_of: dict[str, int] = {}
-        sessions = [name for name in sample["conversation"] if re.fullmatch(r"session_\d+", name)]
-        for session in sorted(sessions, key=lambda name: int(name.split("_")[1])):
+        names = [name for name in sample["conversation"] if re.fullmatch(r"session_\d+", name)]
+        for number, session in enumerate(sorted(names, key=lambda name: int(name.split("_")[1]))):
             for turn in sample["conversation"][session]:
                 row_of[turn["dia_id"]] = len(turns)
                 turns.append(f"{turn['speaker']}: {turn['text']}")
+                sessions.append(number)
         questions = []
         for asked in sample["qa"]:
             evidence = frozenset(row_of[turn] for turn in asked.get("evidence", []) if turn in row_of)
             if asked["category"] in CATEGORIES and evidence:
                 questions.append(Question(asked["question"], evidence))
-        conversations.append(Conversation(turns, questions))
+        conversations.append(Conversation(turns, sessions, questions))
     return conversations
+
+
+def learning_order(sessions: list[int]) -> LearningOrder:
+    """Rows learned one after another, a session an active hour."""
+    order = LearningOrder()
+    for row, session in enumerate(sessions):
+        order.append(row, float(session))
+    return order
 
 
 async def measure(conversations: list[Conversation], embedder: Embedder) -> tuple[dict[str, Quality], float]:
     """Quality by method, and texts embedded per second."""
-    quality = {"words": Quality(), "vectors": Quality(), "hybrid": Quality()}
+    quality = {"words": Quality(), "vectors": Quality(), "hybrid": Quality(), "sim": Quality()}
     texts, seconds = 0, 0.0
     for conversation in conversations:
+        size = len(conversation.turns)
         index = LexicalIndex()
-        index.add(range(len(conversation.turns)), conversation.turns)
+        index.add(range(size), conversation.turns)
+        order = learning_order(conversation.sessions)
         matrix = VectorMatrix(embedder.fingerprint.dimension)
         started = time.perf_counter()
-        matrix.set(range(len(conversation.turns)), await embedder.embed(conversation.turns))
+        matrix.set(range(size), await embedder.embed(conversation.turns))
         seconds += time.perf_counter() - started
-        texts += len(conversation.turns)
+        texts += size
         asked = await embedder.embed([question.text for question in conversation.questions], query=True)
-        nothing = np.zeros(len(conversation.turns), dtype=np.float32)
+        nothing = np.zeros(size, dtype=np.float32)
         none = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+        every = np.ones(size, dtype=np.bool_)
         for question, vector in zip(conversation.questions, asked, strict=True):
-            cosine = matrix.cosine(vector, len(conversation.turns))
+            cosine = matrix.cosine(vector, size)
             words = index.search(question.text)
             quality["words"].take(hybrid_sim(nothing, *words), question.evidence)
             quality["vectors"].take(hybrid_sim(cosine, *none), question.evidence)
             quality["hybrid"].take(hybrid_sim(cosine, *words), question.evidence)
+            quality["sim"].take(similarity(index, order, question.text, cosine, every), question.evidence)
     return quality, texts / seconds
 
 

@@ -2,7 +2,8 @@
 numpy.
 
 Bare means: the same formula written straight down over ready float arrays and one float32 matrix, the top ten
-by argpartition, plus tantivy's own query for a thousand hits. Real text (windows of 25 words from the
+by argpartition, plus the query of a plain tantivy index (BM25, any of the words, English stems) for a
+thousand hits. Real text (windows of 25 words from the
 standard library's sources), random vectors: the arithmetic does not care. Both sides alternate within one
 process.
 
@@ -12,7 +13,7 @@ Run as `python tests/bench/recall_score.py [BLOCKS]`.
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -22,9 +23,11 @@ import numpy as np
 import tantivy
 from numpy.typing import NDArray
 
+from loremesh.node.finding import similarity
 from loremesh.node.lexical import SEARCH_LIMIT, LexicalIndex
 from loremesh.node.matrix import VectorMatrix
-from loremesh.node.score import Terms, hybrid_sim, rank, recall_frame, utility_terms
+from loremesh.node.order import LearningOrder
+from loremesh.node.score import Terms, rank, recall_frame, utility_terms
 
 BLOCKS: Final = 100_000
 DIMENSION: Final = 384
@@ -43,11 +46,54 @@ QUESTIONS: Final = (
 )
 
 
+class PlainIndex:
+    """What a lexical query costs by itself: tantivy in memory, asked for any of the query's stems."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._schema = (
+            tantivy.SchemaBuilder()
+            .add_integer_field("row", fast=True)
+            .add_text_field("text", tokenizer_name="words", index_option="freq")
+            .build()
+        )
+        self._analyzer = (
+            tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"))
+            .filter(tantivy.Filter.lowercase())
+            .filter(tantivy.Filter.stemmer("english"))
+            .build()
+        )
+        self._index = tantivy.Index(self._schema)
+        self._index.register_tokenizer("words", self._analyzer)
+        writer = self._index.writer(num_threads=1)
+        for row, text in enumerate(texts):
+            document = tantivy.Document()
+            document.add_integer("row", row)
+            document.add_text("text", text)
+            writer.add_document(document)
+        writer.commit()
+        self._index.reload()
+
+    def hits(self, question: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Rows and BM25 of the best thousand."""
+        any_term = tantivy.Query.boolean_query(
+            [
+                (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "text", term, "freq"))
+                for term in self._analyzer.analyze(question)
+            ]
+        )
+        searcher = self._index.searcher()
+        hits = searcher.search(any_term, SEARCH_LIMIT, count=False).hits
+        rows = searcher.fast_field_values("row", [address for _, address in hits])
+        return np.array(rows, np.int64), np.array([score for score, _ in hits], np.float64)
+
+
 class Home(msgspec.Struct, frozen=True):
-    """What recall computes from."""
+    """What recall computes from, and a plain index of the same texts."""
 
     matrix: VectorMatrix
     index: LexicalIndex
+    order: LearningOrder
+    plain_index: PlainIndex
     alpha: NDArray[np.int64]
     beta: NDArray[np.int64]
     elapsed_h: NDArray[np.float64]
@@ -79,13 +125,18 @@ def build(blocks: int, random: np.random.Generator) -> Home:
         vectors = random.standard_normal((min(10_000, blocks - start), DIMENSION), dtype=np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         matrix.set(range(start, start + len(vectors)), vectors)
-    index.add(range(blocks), windows(blocks))
-    index.commit()
+    texts = list(windows(blocks))
+    index.add(range(blocks), texts)
+    order = LearningOrder()
+    for row in range(blocks):
+        order.append(row, row / 1000)
     foreign = random.integers(0, 3, blocks, dtype=np.int32)
     foreign[random.random(blocks) > 1 / 3] = -1
     return Home(
         matrix=matrix,
         index=index,
+        order=order,
+        plain_index=PlainIndex(texts),
         alpha=random.integers(1 << 15, 1 << 22, blocks),
         beta=random.integers(1 << 15, 1 << 22, blocks),
         elapsed_h=random.random(blocks) * 500.0,
@@ -99,12 +150,11 @@ def build(blocks: int, random: np.random.Generator) -> Home:
 def ours(home: Home, question: str, vector: NDArray[np.float32]) -> list[int]:
     """All of recall's scoring."""
     size = len(home.ids)
-    rows, bm25 = home.index.search(question)
     eligible = np.ones(size, dtype=np.bool_)
     utility, explore = utility_terms(home.alpha, home.beta)
     retrievability = (1.0 / np.sqrt(home.elapsed_h / home.stability_h * (19 / 81) + 1.0)).astype(np.float32)
     terms = Terms(
-        sim=hybrid_sim(home.matrix.cosine(vector, size), rows, bm25, eligible),
+        sim=similarity(home.index, home.order, question, home.matrix.cosine(vector, size), eligible),
         utility=utility,
         retrievability=retrievability,
         importance=home.importance.astype(np.float32),
@@ -126,20 +176,10 @@ def bare(
 ) -> Callable[[NDArray[np.float32]], list[int]]:
     """The same without any of loremesh around it; what does not depend on the query is prepared."""
     alpha, beta = home.alpha * 2.0**-16, home.beta * 2.0**-16
-    index, schema, analyzer = home.index._index, home.index._schema, home.index._analyzer
 
     def once(vector: NDArray[np.float32]) -> list[int]:
-        query = tantivy.Query.boolean_query(
-            [
-                (tantivy.Occur.Should, tantivy.Query.term_query(schema, "text", term, "freq"))
-                for term in analyzer.analyze(question)
-            ]
-        )
-        searcher = index.searcher()
-        hits = searcher.search(query, SEARCH_LIMIT, count=False).hits
-        rows = searcher.fast_field_values("row", [address for _, address in hits])
+        rows, bm25 = home.plain_index.hits(question)
         sim = 0.6 * np.clip(matrix @ vector, 0.0, 1.0)
-        bm25 = np.array([score for score, _ in hits])
         sim[rows] += 0.4 * bm25 / bm25.max()
         utility = alpha / (alpha + beta)
         variance = alpha * beta / ((alpha + beta) ** 2 * (alpha + beta + 1.0))

@@ -88,6 +88,44 @@ def test_a_word_said_twice_in_a_query_counts_once() -> None:
     assert found(index, "indexer schema indexers indexer") == found(index, "indexer schema")
 
 
+def test_function_words_count_only_when_there_are_no_others() -> None:
+    index = index_of(["To whom it may concern", "The indexer", "What was it about the deploy"])
+    assert rows_of(index, "What was it about the indexer?") == [1]
+    assert rows_of(index, "what was it?")[0] == 2
+
+
+def test_a_word_that_only_looks_like_a_function_word_once_stemmed_counts() -> None:
+    assert rows_of(index_of(["John Doe called", "A colleague called"]), "Does Doe?") == [0]
+
+
+def named(index: LexicalIndex, query: str) -> dict[int, float]:
+    rows, share = index.named(query)
+    return dict(zip(rows.tolist(), share.tolist(), strict=True))
+
+
+def test_a_query_names_the_labels_that_texts_begin_with() -> None:
+    index = index_of(
+        [
+            "Ada: the tests are green",
+            "Grace: ask Ada about it",
+            "Ada Lovelace: and what the engine weaves",
+            "We met Ada: she was in a hurry, and we had very little time",
+            "Notes of a meeting with Ada Byron and others: nothing was decided",
+            "https://ada.example: moved",
+            "ops runbook: restart the indexer",
+        ]
+    )
+    assert named(index, "What did Ada's tests show?") == {0: 1.0, 2: 0.5, 3: 0.5}
+    assert named(index, "the ops runbook, please") == {6: 1.0}
+    assert named(index, "what did she say?") == {}
+    index.remove([0])
+    assert named(index, "Ada") == {2: 0.5, 3: 0.5}
+
+
+def test_a_label_of_function_words_is_none() -> None:
+    assert named(index_of(["I: am here", "To: whom"]), "to whom am I speaking") == {}
+
+
 def test_a_text_added_after_a_search_is_found_by_the_next() -> None:
     index = index_of(TEXTS[:3])
     assert rows_of(index, "review") == []
@@ -107,7 +145,6 @@ def test_removed_texts_are_in_no_search_and_in_no_score() -> None:
     texts = made_up(400, seed=1)
     gone = set(range(0, 400, 3))
     index = index_of(texts)
-    index.commit()
     index.remove(gone)
     never = LexicalIndex()
     kept = [row for row in range(400) if row not in gone]
@@ -152,7 +189,6 @@ def test_scores_do_not_depend_on_the_order_in_which_texts_came() -> None:
     for start in range(0, 300, 20):
         part = order[start : start + 20]
         bit_by_bit.add(part, [texts[row] for row in part])
-        bit_by_bit.commit()
     for query in ("word1", "word5 word6 word7 word8", " ".join(texts[9:12])):
         assert found(bit_by_bit, query, 40) == found(at_once, query, 40)
 

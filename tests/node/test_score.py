@@ -17,6 +17,7 @@ from loremesh.node.score import (
     Terms,
     composite,
     hybrid_sim,
+    lift_named,
     rank,
     recall_frame,
     utility_terms,
@@ -103,6 +104,11 @@ def test_what_cannot_be_returned_does_not_set_the_lexical_scale() -> None:
     eligible = np.array([True, False])
     sim = hybrid_sim(floats(0.0, 0.0), rows(1, 0), floats(100.0, 1.0), eligible)
     assert sim.tolist() == pytest.approx([0.4, 0.0])
+
+
+def test_a_named_label_lifts_its_rows_by_a_part_of_what_they_lack_and_no_others() -> None:
+    sim = lift_named(floats(0.2, 0.6, 1.0, 0.4), rows(0, 1, 2), floats(1.0, 0.5, 1.0))
+    assert sim.tolist() == pytest.approx([0.2 + 0.25 * 0.8, 0.6 + 0.125 * 0.4, 1.0, 0.4])
 
 
 masses = st.integers(0, 1 << 36)

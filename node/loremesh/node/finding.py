@@ -10,8 +10,19 @@ from numpy.typing import NDArray
 
 from loremesh.node.errors import UsageError
 from loremesh.node.fold import MAX_EPISODE_BLOCKS
+from loremesh.node.lexical import LexicalIndex
 from loremesh.node.memory import Memory
-from loremesh.node.score import ContextEvidence, Ranked, Terms, hybrid_sim, rank, recall_frame, utility_terms
+from loremesh.node.order import LearningOrder
+from loremesh.node.score import (
+    ContextEvidence,
+    Ranked,
+    Terms,
+    hybrid_sim,
+    lift_named,
+    rank,
+    recall_frame,
+    utility_terms,
+)
 from loremesh.sync.content import MAX_TEXT_BYTES, context_label
 
 MAX_QUERY_BYTES: Final = MAX_TEXT_BYTES
@@ -65,7 +76,6 @@ def find(
     own = memory.own.columns.views(max(length, memory.own.columns.length))
     if frame.own_only:
         eligible &= own.held[:length] > 0
-    rows, bm25 = memory.lexical.search(question.text)
     if vector is None or memory.matrix is None:
         cosine = np.zeros(length, np.float32)
     else:
@@ -79,7 +89,7 @@ def find(
     )
     retrievability = memory.retrievability(hour).astype(np.float32)
     terms = Terms(
-        sim=hybrid_sim(cosine, rows, bm25, eligible),
+        sim=similarity(memory.lexical, memory.own.learned, question.text, cosine, eligible),
         utility=utility,
         retrievability=retrievability,
         importance=own.importance[:length].astype(np.float32),
@@ -94,6 +104,25 @@ def find(
         sole_principal=effective.sole_principal[:length],
         foreign_share=foreign_share,
     )
+
+
+def similarity(
+    lexical: LexicalIndex,
+    learned: LearningOrder,
+    text: str,
+    cosine: NDArray[np.float32],
+    eligible: NDArray[np.bool_],
+) -> NDArray[np.float32]:
+    """`sim` of every row with a query, float32[n], in [0, 1]: `cosine` and the query's words, what these
+    carry over to blocks learned just after, and labels that the query names.
+
+    `cosine` is float32[n], 0 where a row has no vector. Only `eligible` rows (bool[n]), those that can be
+    handed out, pass a match on or set its scale.
+    """
+    rows, bm25 = lexical.search(text)
+    found = eligible[rows]
+    rows, bm25 = learned.carry(rows[found], bm25[found], len(cosine))
+    return lift_named(hybrid_sim(cosine, rows, bm25, eligible), *lexical.named(text))
 
 
 def _context_evidence(memory: Memory, label: str) -> ContextEvidence:

@@ -30,6 +30,7 @@ from loremesh.node.events import (
 )
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.history import History, Tally
+from loremesh.node.order import LearningOrder
 from loremesh.node.rules import FSRS5, START_STABILITY_H, RuleSet
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.registers import Registers
@@ -84,6 +85,7 @@ class OwnState:
         "firsthand",
         "history",
         "hour",
+        "learned",
         "links",
         "peers",
         "rules",
@@ -100,6 +102,7 @@ class OwnState:
         self.firsthand = FirstHand(origin)
         self.history = History(rules.history)
         self.tally = Tally(rules.utility) if rules.utility.memory else None
+        self.learned = LearningOrder()
         self.tags: dict[int, tuple[str, ...]] = {}
         self.shared: dict[int, set[bytes]] = {}
         self.links: dict[int, dict[int, int]] = {}
@@ -197,6 +200,7 @@ def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
 def _forget(state: OwnState, row: int) -> None:
     """Columns, registers, tags, spaces and links of the block go, and it leaves its episodes."""
     state.columns.clear(row)
+    state.learned.remove(row)
     state.firsthand.drop(row)
     state.history.clear(row)
     if state.tally is not None:
@@ -334,6 +338,7 @@ def _learn(state: OwnState, row: int, event: Learn) -> None:
         return
     _start(columns, row, event.hour)
     columns.held[row] = 1
+    state.learned.append(row, event.hour)
     columns.status[row] = Status.ACTIVE if columns.rated[row] else Status.PENDING
     columns.prior_a[row] += event.prior_fx
     columns.prior_b[row] += event.prior_fx

@@ -1,21 +1,24 @@
 """The lexical index: BM25 over the blocks' texts, in memory only, so that nothing readable reaches the disk.
 
-tantivy holds the index. Texts and queries are composed (NFC) first. English words are stemmed; Chinese,
-Japanese kana and Thai, which are written without spaces, are indexed by single characters.
+English words are stemmed; Chinese, Japanese kana and Thai, which are written without spaces, are indexed by
+single characters. A query goes by the words that say what it is about: function words count only when there
+are no others. A text's label, what stands before its first colon ("Ada: the tests are green"), is indexed
+once more by itself, since who said a thing is asked for by name.
 
-tantivy goes on counting a deleted text in its statistics until it merges segments, and then only estimates
-the length of what is left. Therefore nothing is ever deleted from an index here: after `remove`, the next
-search builds a new index from the texts that remain, and scores are to the bit those of an index that never
-had the others. That costs about 17 µs per remaining text, once for any number of removals.
+tantivy analyses; the postings are our own (`postings`): its BM25 has fixed constants that suit long texts,
+and it goes on counting what was deleted until it merges. Here a removed text counts in nothing from then on:
+scores are to the bit those of an index that never had it.
 """
 
-import unicodedata
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 import tantivy
 from numpy.typing import NDArray
+
+from loremesh.node.postings import Postings
 
 SEARCH_LIMIT: Final = 1_000
 """How many texts a query may give a lexical part to (DESIGN §3)."""
@@ -27,42 +30,36 @@ and every term costs time."""
 MAX_ROW: Final = 2**31
 """Rows are small local numbers; the record of which are held is as long as the largest."""
 
-_WRITER_BYTES: Final = 32_000_000
-"""tantivy's budget for texts not yet committed; above it, they become a segment of their own."""
+MAX_LABEL_CHARACTERS: Final = 40
+MAX_LABEL_WORDS: Final = 4
+"""How long a label may be: the name of somebody or something, not a sentence that ends in a colon."""
 
-_TIE_MARGIN: Final = 512
-"""Hits fetched beyond the limit, so that texts tied across it are usually all seen at once."""
+_FUNCTION_WORDS: Final = (
+    "a about am an and are as at be been being but by can could d did do does for from had has have he her "
+    "hers him his how i if in into is it its ll m me my of on or our ours re s she should so t than that the "
+    "their theirs them then there these they this those to us ve was we were what when where which who whom "
+    "whose why will with would you your yours"
+)
+"""English words that say how a question is put rather than what it is about, and what an apostrophe leaves
+behind."""
 
 _UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}"
 _TOKENS: Final = rf"[{_UNSPACED}]|[\p{{L}}\p{{M}}\p{{N}}--[{_UNSPACED}]]+"
+_LABEL: Final = re.compile(rf"\s*([^:\n]{{1,{MAX_LABEL_CHARACTERS}}}):\s")
 
 
 class LexicalIndex:
     """Texts by local row number. Not safe for threads that use it at the same time."""
 
     def __init__(self) -> None:
-        self._schema = (
-            tantivy.SchemaBuilder()
-            .add_integer_field("row", stored=True, fast=True)
-            .add_text_field("text", stored=True, tokenizer_name="words", index_option="freq")
-            .build()
-        )
-        self._analyzer = (
-            tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(_TOKENS))
-            .filter(tantivy.Filter.lowercase())
-            .filter(tantivy.Filter.ascii_fold())
-            .filter(tantivy.Filter.stemmer("english"))
-            .build()
-        )
-        self._held = bytearray()
-        self._count = 0
-        self._removed: set[int] = set()
-        self._uncommitted = False
-        self._start()
+        self._words = _analyzer()
+        self._content_words = _analyzer(_FUNCTION_WORDS.split())
+        self._texts = Postings()
+        self._labels = Postings()
 
     def __len__(self) -> int:
         """How many rows are in the index."""
-        return self._count
+        return len(self._texts)
 
     def add(self, rows: Iterable[int], texts: Iterable[str]) -> None:
         """Texts to be found by the next search. A row that is already in keeps the text it has.
@@ -72,33 +69,20 @@ class LexicalIndex:
         for row, text in zip(rows, texts, strict=True):
             if not 0 <= row < MAX_ROW:
                 raise ValueError(f"row {row} is not in 0 … {MAX_ROW - 1}")
-            if row >= len(self._held):
-                self._held.extend(bytes(max(row + 1 - len(self._held), len(self._held))))
-            if not self._held[row]:
-                if row in self._removed:
-                    self._rebuild()  # or the old text of this row could not be told from the new one
-                self._write(row, text)
-                self._held[row] = 1
-                self._count += 1
+            if self._texts.has(row):
+                continue
+            self._texts.add(row, self._words.analyze(text))
+            label = self._content_words.analyze(label_of(text))
+            if 0 < len(label) <= MAX_LABEL_WORDS:
+                self._labels.add(row, label)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Rows to be in no later search and in no statistics; rows that are not in the index are passed
         over.
         """
         for row in rows:
-            if 0 <= row < len(self._held) and self._held[row]:
-                self._held[row] = 0
-                self._count -= 1
-                self._removed.add(row)
-
-    def commit(self) -> None:
-        """Makes what was added and removed show in searches; every search does so by itself."""
-        if self._removed:
-            self._rebuild()
-        if self._uncommitted:
-            self._writer.commit()
-            self._index.reload()
-            self._uncommitted = False
+            self._texts.remove(row)
+            self._labels.remove(row)
 
     def search(self, query: str, limit: int = SEARCH_LIMIT) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `limit` rows (int64) with any of the query's words, and their BM25 (float32), best first.
@@ -108,57 +92,42 @@ class LexicalIndex:
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
-        self.commit()
-        words = self._analyzer.analyze(unicodedata.normalize("NFC", query))
-        terms = list(dict.fromkeys(words))[:MAX_QUERY_TERMS]
-        searcher = self._index.searcher()
-        if not terms or not searcher.num_docs:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        any_term = tantivy.Query.boolean_query(
-            [(tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "text", t, "freq")) for t in terms]
-        )
-        reach = limit + _TIE_MARGIN
-        while True:
-            hits = searcher.search(any_term, reach, count=False).hits
-            if len(hits) < reach or hits[limit - 1][0] != hits[-1][0]:
-                break
-            reach *= 4
-        bm25 = np.fromiter((hit[0] for hit in hits), dtype=np.float32, count=len(hits))
-        rows = np.array(searcher.fast_field_values("row", [hit[1] for hit in hits]), dtype=np.int64)
+        rows, bm25 = self._texts.bm25(self._terms(query))
+        if len(rows) > limit:
+            kept = bm25 >= np.partition(bm25, len(bm25) - limit)[len(bm25) - limit]
+            rows, bm25 = rows[kept], bm25[kept]
         order = np.lexsort((rows, -bm25))[:limit]
         return rows[order], bm25[order]
 
-    def _start(self) -> None:
-        """Begins with an empty index."""
-        self._index = tantivy.Index(self._schema)
-        self._index.register_tokenizer("words", self._analyzer)
-        self._index.config_reader("manual")
-        self._writer = self._index.writer(_WRITER_BYTES, 1)
-        self._uncommitted = False
+    def named(self, query: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows (int64, ascending) with a label that the query names, and what share of the label's words it
+        has (float32, in (0, 1]).
+        """
+        return self._labels.coverage(self._terms(query))
 
-    def _write(self, row: int, text: str) -> None:
-        document = tantivy.Document()
-        document.add_integer("row", row)
-        document.add_text("text", unicodedata.normalize("NFC", text))
-        self._writer.add_document(document)
-        self._uncommitted = True
-
-    def _rebuild(self) -> None:
-        """A new index with the texts of the old one, less the removed rows."""
-        removed, self._removed = self._removed, set()
-        if self._uncommitted:
-            self._writer.commit()
-            self._index.reload()
-        old = self._index.searcher()
-        self._start()
-        for row, text in _stored(old):
-            if row not in removed:
-                self._write(row, text)
+    def _terms(self, query: str) -> list[str]:
+        """The query's distinct terms that are looked up."""
+        terms = self._content_words.analyze(query) or self._words.analyze(query)
+        return list(dict.fromkeys(terms))[:MAX_QUERY_TERMS]
 
 
-def _stored(searcher: tantivy.Searcher) -> Iterator[tuple[int, str]]:
-    """Row and text of everything in an index."""
-    if searcher.num_docs:
-        for _, address in searcher.search(tantivy.Query.all_query(), searcher.num_docs, count=False).hits:
-            document = searcher.doc(address)
-            yield document["row"][0], document["text"][0]
+def label_of(text: str) -> str:
+    """What a text begins with up to a colon and white space, when that is short; '' otherwise.
+
+    >>> label_of("Ada: the tests are green"), label_of("See https://example.org: it moved")
+    ('Ada', '')
+    """
+    found = _LABEL.match(text)
+    return found.group(1).strip() if found else ""
+
+
+def _analyzer(without: Iterable[str] = ()) -> tantivy.TextAnalyzer:
+    """Text → terms, leaving out some words."""
+    return (
+        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(_TOKENS))
+        .filter(tantivy.Filter.lowercase())
+        .filter(tantivy.Filter.ascii_fold())
+        .filter(tantivy.Filter.custom_stopword(list(without)))
+        .filter(tantivy.Filter.stemmer("english"))
+        .build()
+    )

@@ -21,6 +21,10 @@ DENSE_SHARE: Final = 0.6
 """Part of `sim` that the cosine gives; the lexical part gives the rest (DESIGN §3; chosen on
 the LoCoMo conversations)."""
 
+LABEL_LIFT: Final = 0.25
+"""How much of what `sim` lacks to 1 a block gains when the query names its label: about what one more word in
+common gives."""
+
 BACKOFF_MASS: Final = 4.0
 """Mass (outcomes) by which a context's evidence is drawn to the block's total: after four outcomes in the
 context these and the total count alike. Fewer would let one lucky outcome rule, more would hide what contexts
@@ -137,6 +141,17 @@ def hybrid_sim(
     best = bm25.max(initial=np.float32(0.0))
     if best > 0.0:
         sim[rows] += bm25 * (np.float32(1.0 - dense) / best)
+    return sim
+
+
+def lift_named(sim: Floats, rows: Rows, share: Floats, lift: float = LABEL_LIFT) -> Floats:
+    """`sim` with the distinct `rows` lifted, in place: those whose label the query names.
+
+    s becomes s + lift · share · (1 − s), `share` (float32[m], in [0, 1]) being the part of the label that the
+    query has. Nothing leaves [0, 1], and no other row moves.
+    """
+    kept = sim[rows]
+    sim[rows] = kept + np.float32(lift) * share * (np.float32(1.0) - kept)
     return sim
 
 

@@ -13,6 +13,7 @@ from loremesh.node.columns import Exported, OwnColumns, OwnViews
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.fold import Episode, OwnState
 from loremesh.node.history import History, Tally
+from loremesh.node.order import LearningOrder
 from loremesh.node.rules import RuleSet
 from loremesh.sync.registers import Registers
 from loremesh.sync.rows import Contexts
@@ -21,6 +22,7 @@ from loremesh.sync.trust import PeerTrust
 COLUMNS: Final = "columns."
 REGISTERS: Final = "registers."
 HISTORY: Final = "history."
+LEARNED: Final = "learned."
 TALLY: Final = "tally."
 REST: Final = "rest"
 
@@ -66,6 +68,7 @@ def export_state(state: OwnState) -> Exported:
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
         **{REGISTERS + name: column for name, column in registers.items()},
         **{HISTORY + name: column for name, column in history.items()},
+        **{LEARNED + name: column for name, column in state.learned.export().items()},
         **{TALLY + name: column for name, column in tally.items()},
         REST: msgspec.msgpack.encode(rest),
     }
@@ -93,6 +96,7 @@ def load_state(
         rest.version,
     )
     state.history = History.load(rules.history, _part(exported, HISTORY))
+    state.learned = LearningOrder.load(_part(exported, LEARNED))
     if state.tally is not None:
         state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
@@ -112,6 +116,8 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     if _comparable(left, right) != _comparable(right, left):
         found.append("own registers differ")
     found += _memory_differences(left, right)
+    if _learned(left) != _learned(right):
+        found.append("the order of learning differs")
     mine, theirs = left.firsthand, right.firsthand
     for name, here, there in (
         ("incarnation", mine.incarnation.hex(), theirs.incarnation.hex()),
@@ -163,6 +169,11 @@ def _memory_differences(left: OwnState, right: OwnState) -> list[str]:
     return found
 
 
+
+
+def _learned(state: OwnState) -> list[bytes]:
+    """What was learned when, in order, to the bit."""
+    return [column.tobytes() for column in state.learned.export().values()]
 
 
 def _remembered(state: OwnState) -> list[tuple[int, str, bytes]]:
