@@ -46,9 +46,7 @@ async def finish(ground: Ground, row: int, block_id: bytes) -> tuple[int, int]:
     """Destroy what is left of a forgotten block; (events, frames). Inside `exclusive` only."""
     memory = ground.memory
     cuts = await cuts_of(ground, block_id)
-    removed = await ground.store.forget(row, cuts.bodies)
-    if cuts.emptied:
-        await ground.store.prune(cuts.emptied)
+    removed = await ground.store.forget(row, cuts.bodies, emptied=cuts.emptied)
     dead = memory.sync.registers.drop(row)
     memory.sync.providers.drop(row)
     memory.lexical.remove([row])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -110,7 +112,6 @@ HEAVY = (
     "httpx",
     "nats",
     "onnxruntime",
-    "cryptography",
     "aiosqlite",
 )
 
@@ -196,3 +197,19 @@ def test_a_truncated_database_is_reported(tmp_path: Path) -> None:
     assert b"Traceback" not in refused.err
     database.write_bytes(whole)
     assert program.ask("status")["blocks"] == 1
+
+
+def test_replay_check_names_the_damage_of_a_home_that_cannot_be_opened(tmp_path: Path) -> None:
+    """A log whose last row was cut off: the program says so, row by row, and still ends with 1."""
+    program = made(tmp_path)
+    program.ask("learn", "one thing")
+    program.ask("learn", "another thing")
+    with closing(sqlite3.connect(program.home / "memory.db")) as database, database:
+        (last,) = database.execute("SELECT max(n) FROM log").fetchone()
+        database.execute("DELETE FROM log WHERE n = ?", (last,))
+    opened = program.run("--json", "recall", "thing")
+    assert (opened.code, opened.out) == (1, b"")
+    assert "replay --check" in opened.error["hint"]
+    checked = program.run("--json", "replay", "--check")
+    assert (checked.code, checked.value["ok"]) == (1, False)
+    assert any(str(last) in fault for fault in checked.value["faults"]), checked.value["faults"]

@@ -13,7 +13,7 @@ from loremesh.node.cli.arguments import BLOCK, BlockOption, ContextOption, Limit
 from loremesh.node.cli.console import answer, progress_shown
 from loremesh.node.cli.inputs import batches, lines_given, text_given
 from loremesh.node.cli.invocation import Invocation
-from loremesh.node.cli.session import ask, reach
+from loremesh.node.cli.session import ask, diagnosed, reach
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.results import Learned
 
@@ -208,8 +208,15 @@ def replay(
     loremesh replay --check
     loremesh replay --rules exponential
     """
+    from loremesh.node.store.errors import Damaged
+
     run = invocation(ctx)
-    result = ask(run.home, verbs.REPLAY, p.Replay(check, rules))
+    try:
+        result = ask(run.home, verbs.REPLAY, p.Replay(check, rules))
+    except Damaged as damage:
+        if not check:
+            raise
+        result = diagnosed(run.home, damage)
     answer(run, result, lambda out: render.replayed(out, result))
     if not result.ok:
         raise NodeError(

@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from loremesh.crypto.keystores import VAULT_NAME
 from loremesh.node.cli.keys import noted_passphrase
 from loremesh.node.client import Door, DoorClosed, find_door
 from loremesh.node.errors import NodeError
 from loremesh.node.params import P, checked
+from loremesh.node.results import Replayed
 from loremesh.node.verbs import Progress, R, Verb
 
 if TYPE_CHECKING:
@@ -148,6 +151,21 @@ def _opened(home: Path, environ: Mapping[str, str]) -> Iterator[Calls]:
             yield Direct()
         finally:
             runner.run(_leave(opening))
+
+
+def diagnosed(home: Path, damage: Exception, environ: Mapping[str, str] = os.environ) -> Replayed:
+    """What `replay --check` says of a home that is too damaged to be opened: `damage`, and all the rest."""
+    import asyncio
+
+    from loremesh.crypto.keystores import Passphrase, Secret
+    from loremesh.node.diagnosing import diagnose
+
+    passphrase = noted_passphrase(home, environ)
+    source = None if passphrase is None else Passphrase(Secret(passphrase))
+    result = asyncio.run(diagnose(home, source, environ))
+    if not result.ok:
+        return result
+    return msgspec.structs.replace(result, ok=False, faults=[str(damage)])
 
 
 async def _enter(opening: NodeContext) -> Node:
