@@ -53,18 +53,27 @@ class Effective:
     def __init__(self, own: OwnState, sync: SyncState) -> None:
         self._own = own
         self._sync = sync
-        self._dirty: set[int] = set()
+        self._dirty: Flags = np.zeros(0, np.bool_)
         self._lens: Lens | None = None
         self._rows = _empty(0)
         self._views: dict[int, ContextEvidence] = {}
 
     def mark(self, rows: Ints) -> None:
         """These rows changed: the next refresh recomputes them."""
-        self._dirty.update(rows.tolist())
+        if len(rows):
+            self._reach(int(rows.max()) + 1)
+            self._dirty[rows] = True
 
     def mark_row(self, row: int) -> None:
         """This row changed."""
-        self._dirty.add(row)
+        self._reach(row + 1)
+        self._dirty[row] = True
+
+    def _reach(self, length: int) -> None:
+        if length > len(self._dirty):
+            longer = np.zeros(max(length, 2 * len(self._dirty)), np.bool_)
+            longer[: len(self._dirty)] = self._dirty
+            self._dirty = longer
 
     def refresh(self) -> Ints:
         """Bring everything up to date; returns the rows whose visibility changed, ascending."""
@@ -78,7 +87,7 @@ class Effective:
             self._views.clear()
             rows = np.arange(length, dtype=np.int64)
         else:
-            rows = np.array(sorted(self._dirty), dtype=np.int64)
+            rows = np.flatnonzero(self._dirty)
         self._lens = lens
         was = self._rows.visible[rows].copy()
         for start in range(0, len(rows), REFRESH_ROWS):
@@ -86,7 +95,7 @@ class Effective:
         if len(rows):
             for context in list(self._views):
                 self._views[context] = self._updated(self._views[context], rows, context, lens)
-        self._dirty.clear()
+        self._dirty[:] = False
         changed: Ints = rows[was != self._rows.visible[rows]]
         return changed
 
@@ -108,7 +117,8 @@ class Effective:
         return view
 
     def _recompute(self, rows: Ints, lens: Lens) -> None:
-        own = self._own.columns.views(len(self._rows.alpha))
+        # Not as long as these columns, which have room to spare: asking makes own columns that long.
+        own = self._own.columns.views(int(rows[-1]) + 1 if len(rows) else 0)
         theirs = effective(self._sync.registers, self._sync.providers, rows, lens)
         self_a, self_b = self._own.first_hand(rows)
         alpha = own.prior_a[rows] + own.rated_a[rows] + self_a
