@@ -138,17 +138,15 @@ async def flood(keys: Keys, claims: Sequence[Claim], rounds: int) -> Sent:
         bodies: list[bytes] = []
         largest = 0
         for version in range(1, rounds + 1):
-            statement = _statement(claims, version, _incarnation(keys, 1))
-            largest = max(largest, int((statement.alpha + statement.beta).max()))
-            bodies += evidence_bodies(statement)
-        frames = _chain(keys, _incarnation(keys, 1), bodies, keys.identity)
+            stated = statement(claims, version, _incarnation(keys, 1))
+            largest = max(largest, int((stated.alpha + stated.beta).max()))
+            bodies += evidence_bodies(stated)
+        frames = chain(keys, _incarnation(keys, 1), bodies)
         await _publish(bus, keys, frames)
-        spoilt = [_over_bound(body) for body in bodies[:SPOILT_FRAMES]]
-        over = _chain(keys, _incarnation(keys, 2), spoilt, keys.identity)
+        spoilt = [over_bound(body) for body in bodies[:SPOILT_FRAMES]]
+        over = chain(keys, _incarnation(keys, 2), spoilt)
         await _publish(bus, keys, over)
-        forged = _chain(
-            keys, _incarnation(keys, 3), bodies[:SPOILT_FRAMES], _Forger(keys.identity, keys.founder)
-        )
+        forged = chain(keys, _incarnation(keys, 3), bodies[:SPOILT_FRAMES], in_the_name_of=keys.founder)
         await _publish(bus, keys, forged)
         broken = frames[:SPOILT_FRAMES]
         await _publish(bus, keys, broken, broken=True)
@@ -173,7 +171,7 @@ def _incarnation(keys: Keys, number: int) -> bytes:
     return keys.identity.public[: INCARNATION_BYTES - 1] + bytes([number])
 
 
-def _statement(claims: Sequence[Claim], version: int, incarnation: bytes) -> Statement:
+def statement(claims: Sequence[Claim], version: int, incarnation: bytes) -> Statement:
     """The claims at a mass that is new with every version: 2²⁰, half of it, 2²⁰ less one, …"""
     mass = MAX_FX // 2 + version * ONE if version % 2 == 0 else MAX_FX - version * ONE
     good = np.array([alpha for _, _, alpha, _ in claims])
@@ -188,7 +186,7 @@ def _statement(claims: Sequence[Claim], version: int, incarnation: bytes) -> Sta
     )
 
 
-def _over_bound(body: bytes) -> bytes:
+def over_bound(body: bytes) -> bytes:
     """The same rows with α above what a register may hold: no encoder makes this."""
     fields = msgspec.msgpack.decode(body)
     alpha, place = 6, len(fields[6]) // 8
@@ -196,7 +194,11 @@ def _over_bound(body: bytes) -> bytes:
     return msgspec.msgpack.encode(fields)
 
 
-def _chain(keys: Keys, incarnation: bytes, bodies: Sequence[bytes], signer: Signer) -> list[SignedFrame]:
+def chain(
+    keys: Keys, incarnation: bytes, bodies: Sequence[bytes], in_the_name_of: bytes | None = None
+) -> list[SignedFrame]:
+    """The bodies as frames of one chain, signed by this peer, in its own name or another's (a public key)."""
+    signer: Signer = keys.identity if in_the_name_of is None else _Forger(keys.identity, in_the_name_of)
     frames: list[SignedFrame] = []
     for number, body in enumerate(bodies, 1):
         previous = header_hash(frames[-1].header_bytes) if frames else bytes(32)

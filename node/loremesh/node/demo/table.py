@@ -14,8 +14,8 @@ def show(console: Console, result: DemoResult) -> None:
     """Print the table, the checks, and where the page is."""
     from rich.table import Table
 
-    table = Table(title="first answers that worked, of questions nobody had worked on")
-    table.add_column("phase")
+    table = Table(title="first answers that worked, on questions nobody had worked on", title_justify="left")
+    table.add_column("phase", no_wrap=True)
     for score in result.phases[0].scores:
         table.add_column(score.agent, justify="right")
     table.add_column("all", justify="right")
@@ -26,7 +26,7 @@ def show(console: Console, result: DemoResult) -> None:
             phase.title,
             *(f"{score.share:.0%}" for score in phase.scores),
             _of(phase.together),
-            f"{phase.together.low:.0%} to {phase.together.high:.0%}",
+            f"{phase.together.low:.0%}–{phase.together.high:.0%}",
             f"{phase.together.within / max(phase.together.asked, 1):.0%}",
         )
     console.print()
@@ -44,4 +44,4 @@ def show(console: Console, result: DemoResult) -> None:
 
 
 def _of(score: Score) -> str:
-    return f"{score.right} of {score.asked} ({score.share:.0%})"
+    return f"{score.share:.0%} ({score.right}/{score.asked})"
