@@ -58,7 +58,9 @@ def touch(past: Past, hour: float) -> None:
     lay(past, hour, 1.0)
 
 
-def strength(hour: float, columns: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
+def strength(
+    hour: float | NDArray[np.float64], columns: tuple[NDArray[np.float64], ...]
+) -> NDArray[np.float64]:
     """e^B at `hour` from the pasts in `columns`, float64[n]: Σ w/√t; +∞ where a use is right now."""
     with np.errstate(divide="ignore", invalid="ignore"):
         total = np.zeros_like(columns[FIRST])

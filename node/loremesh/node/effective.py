@@ -75,6 +75,11 @@ class Effective:
             longer[: len(self._dirty)] = self._dirty
             self._dirty = longer
 
+    def follow(self, own: OwnState) -> None:
+        """Own state is another fold from here on: the next refresh recomputes everything."""
+        self._own = own
+        self._lens = None
+
     def refresh(self) -> Ints:
         """Bring everything up to date; returns the rows whose visibility changed, ascending."""
         length = max(len(self._sync.index), self._own.columns.length)

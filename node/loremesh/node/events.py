@@ -155,8 +155,28 @@ class Forgot(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=34):
     version: int
 
 
+class Fitted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=50):
+    """The forgetting model `rules` has these weights in this home from now on, for all of its log.
+
+    None: the published ones again. `trained` and `held_out` count the outcomes that the fit saw and that
+    judged it; `loss_*` are the log losses of the latter per outcome, `gain_at_least` the lower 95 % bound of
+    what was won.
+    """
+
+    hour: float
+    wall_ms: int
+    rules: str
+    weights: tuple[float, ...]
+    trained: int
+    held_out: int
+    loss_before: float
+    loss_after: float
+    gain_at_least: float
+    who: str
+
+
 OwnEvent = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect
-HomeEvent = Incarnation | Trust | Forgot
+HomeEvent = Incarnation | Trust | Forgot | Fitted
 Event = OwnEvent | HomeEvent
 
 _encoder: Final = msgspec.msgpack.Encoder()

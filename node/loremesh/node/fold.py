@@ -17,6 +17,7 @@ from loremesh.node.events import (
     INCARNATION_BYTES,
     Connect,
     Consolidate,
+    Fitted,
     Forgot,
     HomeEvent,
     Incarnation,
@@ -76,12 +77,14 @@ class OwnState:
     last use, where the clock goes on. `tags` and `shared` by row, `links` row → other row → weight (both
     ways), `peers`: trust set here by public key, `episodes` by id, oldest first. `history` and `tally`: what
     the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
+    `fits`: weights fitted to this log, by forgetting model; told here, chosen before the log is read.
     """
 
     __slots__ = (
         "columns",
         "contexts",
         "episodes",
+        "fits",
         "firsthand",
         "history",
         "hour",
@@ -107,6 +110,7 @@ class OwnState:
         self.shared: dict[int, set[bytes]] = {}
         self.links: dict[int, dict[int, int]] = {}
         self.peers: dict[bytes, PeerTrust] = {}
+        self.fits: dict[str, tuple[float, ...]] = {}
         self.episodes: dict[bytes, Episode] = {}
         self.hour = 0.0
         self.wall_ms = 0
@@ -179,6 +183,10 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
                 who=event.who,
                 at_ms=event.wall_ms,
             )
+        case Fitted():
+            state.fits.pop(event.rules, None)
+            if event.weights:
+                state.fits[event.rules] = event.weights
         case Forgot():
             _forget(state, event.row)
             state.firsthand.version = max(state.firsthand.version, event.version)
@@ -191,7 +199,7 @@ def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
     What is no use of the memory (a rating, a change of trust, forgetting) comes between two uses and leaves
     the clock where it is: with a restart and without, the same time counts as active.
     """
-    use = not isinstance(event, Consolidate | Rescore | Trust | Forgot)
+    use = not isinstance(event, Consolidate | Rescore | Trust | Forgot | Fitted)
     if use or event.hour > state.hour:
         state.wall_ms = event.wall_ms
     state.hour = max(state.hour, event.hour)

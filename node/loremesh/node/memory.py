@@ -85,6 +85,11 @@ class Memory:
             hour - rows.t_last_h[:length], rows.stability_h[:length], self.own.history.pasts(hour, length)
         )
 
+    def take_up(self, own: OwnState) -> None:
+        """Use another fold of the same log: one under other rules. The caller refreshes."""
+        self.own = own
+        self.effective.follow(own)
+
     def readable(self) -> NDArray[np.bool_]:
         """Which rows a recall may hand out: those with content that somebody who counts stands behind."""
         length = self.length

@@ -15,7 +15,7 @@ import structlog
 from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.identity import Identity
 from loremesh.crypto.keystores import KeySource, Passphrase, Secret, create_vault, open_vault
-from loremesh.node import evidence, forgetting, learning, replaying, using
+from loremesh.node import evidence, fits, forgetting, learning, replaying, using
 from loremesh.node.administering import Administration
 from loremesh.node.compose import real_parts
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
@@ -39,6 +39,7 @@ from loremesh.node.results import (
     Consolidated,
     EventSeen,
     Explanation,
+    FitReport,
     Forgotten,
     Invited,
     Learned,
@@ -228,6 +229,14 @@ class Node:
         """Fold the log again: prove that it is what is in use, or see what other rules would say."""
         return await replaying.replay(self._ground, check=check, rules=rules)
 
+    async def fit(self, *, keep: bool = True, progress: Progress | None = None) -> FitReport:
+        """Fit the forgetting model's weights to this home's log; used if later events bear them out."""
+        return await fits.fit_rules(self._ground, keep=keep, progress=progress)
+
+    async def revert_fit(self) -> FitReport:
+        """Go back to the published weights, as if none had ever been fitted. Raises UsageError for none."""
+        return await fits.revert_fit(self._ground)
+
     async def forget(self, block: str) -> Forgotten:
         """Destroy a block here: key, text, vector, events, and its rows in frames."""
         return await forgetting.forget(self._ground, block)
@@ -374,7 +383,6 @@ async def _opened(
     home: Path, source: KeySource | None, environ: Mapping[str, str], parts: Parts | None
 ) -> AsyncIterator[Node]:
     settings = read_settings(home)
-    rules = get_rules(settings.memory.rules)
     keys = await asyncio.to_thread(_unlock, home, source, environ)
     store = await Store.open(home, keys)
     try:
@@ -386,6 +394,7 @@ async def _opened(
             )
         who = decode_record(sealed, IdentityRecord)
         identity = Identity.from_seed(who.seed)
+        rules = await fits.rules_of(store, settings.memory.rules)
         opened = await open_memory(store, identity.public, rules, await stored_fingerprint(store))
         given = parts or real_parts(settings, environ)
         ground = Ground(store, opened.memory, identity, who.name, settings, given)

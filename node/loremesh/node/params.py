@@ -137,6 +137,13 @@ class Replay(Params, frozen=True):
     rules: Word | None = None
 
 
+class DoctorFit(Params, frozen=True):
+    """`dry_run` only tells; `revert` goes back to the published weights."""
+
+    dry_run: bool = False
+    revert: bool = False
+
+
 class Page(Params, frozen=True):
     """`limit` items after the first `skip`."""
 

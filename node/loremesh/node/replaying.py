@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,14 +41,18 @@ async def replay(ground: Ground, *, check: bool, rules: str | None) -> Replayed:
         try:
             again = await rebuild(ground.store, ground.memory.sync.own, ground.memory.own.rules)
         except StoreError as error:
-            return _answer(ground, verified, [*faults, str(error)], chosen, [])
+            return _answer(ground, verified, [*faults, str(error)], chosen, NO_SHIFT)
         if check:
             faults += compare(ground.memory, again)
-        moved: list[Moved] = []
-        if chosen is not ground.memory.own.rules:
+            logged = get_rules(ground.settings.memory.rules, again.own.fits)
+            if logged.name != ground.memory.own.rules.name:
+                used = ground.memory.own.rules.name
+                faults.append(f"the rules in use are {used}, those that the log names {logged.name}")
+        shift = NO_SHIFT
+        if chosen != ground.memory.own.rules:
             other = await rebuild(ground.store, ground.memory.sync.own, chosen)
-            moved = await _moved(ground, other)
-        return _answer(ground, verified, faults, chosen, moved)
+            shift = await _shift(ground, other)
+        return _answer(ground, verified, faults, chosen, shift)
 
     return await ground.exclusive(work)
 
@@ -132,18 +137,42 @@ def effective_by_id(memory: Memory) -> dict[str, tuple[int, int, float, float, f
     }
 
 
-async def _moved(ground: Ground, other: Memory) -> list[Moved]:
+class _Shift(msgspec.Struct, frozen=True):
+    """What is ranked elsewhere under other rules, and how alike the two rankings are."""
+
+    moved: list[Moved]
+    ranked: int
+    elsewhere: int
+    correlation: float
+
+
+NO_SHIFT: Final = _Shift([], 0, 0, 1.0)
+
+
+class _Column(msgspec.Struct, frozen=True, eq=False):
+    """What decides a block's value under one rule set, [n] each; `value` is NaN where there is none."""
+
+    utility: NDArray[np.float64]
+    retrievability: NDArray[np.float64]
+    value: NDArray[np.float64]
+
+
+async def _shift(ground: Ground, other: Memory) -> _Shift:
     """The blocks whose rank by utility × retrievability is not the same in the two memories."""
     here, there = _values(ground.memory, ground.hour()), _values(other, ground.hour())
-    ranks, others = _ranks(here, ground.memory), _ranks(there, other)
+    ranks, others = _ranks(here.value, ground.memory), _ranks(there.value, other)
+    both = ranks.keys() & others.keys()
     apart = sorted(
-        (block for block in ranks if block in others and ranks[block] != others[block]),
+        (block for block in both if ranks[block] != others[block]),
         key=lambda block: (-abs(ranks[block] - others[block]), block),
-    )[:MAX_MOVED]
-    rows = [ground.memory.sync.index.row(bytes.fromhex(block)) for block in apart]
+    )
+    squares = sum((ranks[block] - others[block]) ** 2 for block in apart)
+    correlation = 1.0 - 6.0 * squares / (len(both) * (len(both) ** 2 - 1)) if len(both) > 1 else 1.0
+    listed = apart[:MAX_MOVED]
+    rows = [ground.memory.sync.index.row(bytes.fromhex(block)) for block in listed]
     texts = await ground.store.texts([row for row in rows if row is not None])
     moved = []
-    for block, row in zip(apart, rows, strict=True):
+    for block, row in zip(listed, rows, strict=True):
         other_row = other.sync.index.row(bytes.fromhex(block))
         if row is None or other_row is None:
             continue
@@ -155,20 +184,25 @@ async def _moved(ground: Ground, other: Memory) -> list[Moved]:
                 others[block],
                 float(ground.memory.effective.rows.stability_h[row]),
                 float(other.effective.rows.stability_h[other_row]),
+                float(here.utility[row]),
+                float(there.utility[other_row]),
+                float(here.retrievability[row]),
+                float(there.retrievability[other_row]),
             )
         )
-    return moved
+    return _Shift(moved, len(both), len(apart), correlation)
 
 
-def _values(memory: Memory, hour: float) -> NDArray[np.float64]:
-    """utility × retrievability of every row, NaN where there is no block to speak of."""
+def _values(memory: Memory, hour: float) -> _Column:
+    """utility, retrievability and their product of every row."""
     length, rows = memory.length, memory.effective.rows
     alpha, beta = rows.alpha[:length].astype(np.float64), rows.beta[:length].astype(np.float64)
     mass = alpha + beta
     utility = np.divide(alpha, mass, out=np.full(length, 0.5), where=mass > 0)
-    values: NDArray[np.float64] = utility * memory.retrievability(hour)
-    values[~memory.readable()] = np.nan
-    return values
+    retrievability = memory.retrievability(hour)
+    value = utility * retrievability
+    value[~memory.readable()] = np.nan
+    return _Column(utility, retrievability, value)
 
 
 def _ranks(values: NDArray[np.float64], memory: Memory) -> dict[str, int]:
@@ -178,9 +212,7 @@ def _ranks(values: NDArray[np.float64], memory: Memory) -> dict[str, int]:
     return {memory.block_hex(row): place for place, row in enumerate(ordered, 1)}
 
 
-def _answer(
-    ground: Ground, verified: Verified, faults: list[str], rules: RuleSet, moved: list[Moved]
-) -> Replayed:
+def _answer(ground: Ground, verified: Verified, faults: list[str], rules: RuleSet, shift: _Shift) -> Replayed:
     frames = sum(
         len(chain.tags) for space in ground.memory.sync.spaces.values() for chain in space.chains.values()
     )
@@ -193,6 +225,9 @@ def _answer(
         forgotten=verified.forgotten,
         faults=faults,
         rules=rules.name,
-        moved=moved,
+        moved=shift.moved,
         digest=digest(ground.memory),
+        ranked=shift.ranked,
+        elsewhere=shift.elsewhere,
+        rank_correlation=shift.correlation,
     )

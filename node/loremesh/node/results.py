@@ -163,10 +163,18 @@ class Moved(msgspec.Struct, frozen=True):
     rank_under_rules: int
     stability_h: float
     stability_h_under_rules: float
+    utility: float = 0.5
+    utility_under_rules: float = 0.5
+    retrievability: float = 0.0
+    retrievability_under_rules: float = 0.0
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What `replay` found. `faults` is empty when the log, the columns and the registers agree."""
+    """What `replay` found. `faults` is empty when the log, the columns and the registers agree.
+
+    `ranked`: blocks ranked under both rule sets; `elsewhere` of them have another rank, and `moved` lists
+    those that moved furthest. `rank_correlation` is Spearman's, over all.
+    """
 
     ok: bool
     rows: int
@@ -178,6 +186,32 @@ class Replayed(msgspec.Struct, frozen=True):
     rules: str
     moved: list[Moved]
     digest: str
+    ranked: int = 0
+    elsewhere: int = 0
+    rank_correlation: float = 1.0
+
+
+class FitReport(msgspec.Struct, frozen=True):
+    """What a fit of the forgetting model's weights found, and whether it is in use now.
+
+    Losses are log losses in nats per held-out outcome, `loss_of_mean` that of always forecasting the mean.
+    `gain_at_least`: lower 95 % bound of what is won. `why` says it in words.
+    """
+
+    rules: str
+    kept: bool
+    reverted: bool
+    why: str
+    weights: list[float]
+    weights_before: list[float] = []
+    trained: int = 0
+    held_out: int = 0
+    blocks: int = 0
+    loss_before: float = 0.0
+    loss_after: float = 0.0
+    loss_of_mean: float = 0.0
+    gain: float = 0.0
+    gain_at_least: float = 0.0
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -6,8 +6,9 @@ named is the default: fsrs5, and beta.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -32,9 +33,27 @@ TUNED: Final[dict[str, tuple[Callable[[float], Utility], float]]] = {"beta-decay
 
 MAX_NAME_CHARACTERS: Final = 100
 
+NO_FITS: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType({})
 
-def get_rules(name: str) -> RuleSet:
-    """The rule set called `name`. Raises UsageError listing the names there are."""
+
+def get_rules(name: str, fits: Mapping[str, tuple[float, ...]] = NO_FITS) -> RuleSet:
+    """The rule set called `name`, with the weights that `fits` has for its forgetting model.
+
+    Raises UsageError listing the names there are.
+    """
+    forgetting, utility = _named(name)
+    weights = fits.get(forgetting.name)
+    if weights is not None:
+        forgetting = with_weights(forgetting, weights)
+    return with_utility(forgetting, utility)
+
+
+def model_named(name: str) -> RuleSet:
+    """The forgetting model in the name of a rule set, as published. Raises UsageError."""
+    return _named(name)[0]
+
+
+def _named(name: str) -> tuple[RuleSet, Utility]:
     forgetting: RuleSet | None = None
     utility: Utility | None = None
     for part in name[:MAX_NAME_CHARACTERS].split("+"):
@@ -50,7 +69,7 @@ def get_rules(name: str) -> RuleSet:
                 f"{', '.join(sorted((*PLAIN, *TUNED)))}; or one of each joined by +",
             )
         utility = model
-    return with_utility(forgetting or FSRS5, utility or BETA)
+    return forgetting or FSRS5, utility or BETA
 
 
 def with_utility(rules: RuleSet, utility: Utility) -> RuleSet:

@@ -60,11 +60,11 @@ Curve = Callable[[float, float], float]
 
 
 class Pasts(msgspec.Struct, frozen=True, eq=False):
-    """What is remembered of many blocks at the active hour `hour`: a column float64[n] per entry of
-    `history`.
+    """What is remembered of many blocks at the active hour `hour` (or each at its own, float64[n]): a column
+    float64[n] per entry of `history`.
     """
 
-    hour: float
+    hour: float | NDArray[np.float64]
     columns: tuple[NDArray[np.float64], ...]
 
 

@@ -42,6 +42,7 @@ class _Rest(msgspec.Struct, frozen=True):
     links: dict[int, dict[int, int]]
     peers: dict[bytes, PeerTrust]
     episodes: list[tuple[bytes, Episode]]
+    fits: dict[str, tuple[float, ...]] = {}
 
 
 def export_state(state: OwnState) -> Exported:
@@ -63,6 +64,7 @@ def export_state(state: OwnState) -> Exported:
         links=state.links,
         peers=state.peers,
         episodes=list(state.episodes.items()),
+        fits=state.fits,
     )
     return {
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
@@ -103,6 +105,7 @@ def load_state(
     state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
     state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
     state.episodes = dict(rest.episodes)
+    state.fits = rest.fits
     return state
 
 
@@ -127,7 +130,7 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     ):
         if here != there:
             found.append(f"{name} is {here} and {there}")
-    for name in ("tags", "shared", "links", "peers"):
+    for name in ("tags", "shared", "links", "peers", "fits"):
         if getattr(left, name) != getattr(right, name):
             found.append(f"{name} differ")
     both = left.episodes.keys() & right.episodes.keys()

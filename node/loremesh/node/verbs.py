@@ -15,6 +15,7 @@ from loremesh.node.errors import UsageError
 from loremesh.node.params import (
     Confirm,
     Consolidate,
+    DoctorFit,
     Events,
     Learn,
     LearnMany,
@@ -35,6 +36,7 @@ from loremesh.node.results import (
     Consolidated,
     EventSeen,
     Explanation,
+    FitReport,
     Forgotten,
     Invited,
     Learned,
@@ -113,6 +115,14 @@ async def _replay(node: Node, p: Replay, _: Progress | None) -> Replayed:
     return await node.replay(check=p.check, rules=p.rules)
 
 
+async def _doctor_fit(node: Node, p: DoctorFit, progress: Progress | None) -> FitReport:
+    if p.dry_run and p.revert:
+        raise UsageError("dry_run and revert exclude one another", "give one of them, or neither")
+    if p.revert:
+        return await node.revert_fit()
+    return await node.fit(keep=not p.dry_run, progress=progress)
+
+
 async def _forget(node: Node, p: OneBlock, _: Progress | None) -> Forgotten:
     return await node.forget(p.block)
 
@@ -164,6 +174,9 @@ CONSOLIDATE: Final = Verb(
 EXPLAIN: Final = Verb("explain", "A block's numbers by source.", OneBlock, Explanation, _explain)
 EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _events)
 REPLAY: Final = Verb("replay", "Fold the log anew.", Replay, Replayed, _replay, long=True)
+DOCTOR_FIT: Final = Verb(
+    "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
+)
 FORGET: Final = Verb("forget", "Remove a block from this home.", OneBlock, Forgotten, _forget)
 PEERS: Final = Verb("peers", "The peers known here.", Page, list[PeerSeen], _peers)
 TRUST_SET: Final = Verb("trust_set", "Set a peer's trust.", TrustSet, TrustChange, _trust_set)
@@ -189,6 +202,7 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         EXPLAIN,
         EVENTS,
         REPLAY,
+        DOCTOR_FIT,
         FORGET,
         PEERS,
         TRUST_SET,

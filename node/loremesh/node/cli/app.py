@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from loremesh.node.cli import memory_commands, node_commands, sharing_commands
+from loremesh.node.cli import doctor_commands, memory_commands, node_commands, sharing_commands
 from loremesh.node.cli.arguments import NEGATIVE_NUMBERS, invocation
 from loremesh.node.cli.console import answer, complain, force_utf8, note
 from loremesh.node.cli.invocation import Invocation, Words, invocation_of, program_arguments, take_common
@@ -65,6 +65,10 @@ GROUPS: Final[dict[str, tuple[str, dict[str, tuple[Callable[..., None], dict[str
             "revoke": (sharing_commands.trust_revoke, {}),
             "log": (sharing_commands.trust_log, {}),
         },
+    ),
+    "doctor": (
+        "Look a home over and set it right.",
+        {"fit": (doctor_commands.fit, {})},
     ),
 }
 

@@ -11,6 +11,7 @@ from loremesh.node.results import (
     Consolidated,
     EventSeen,
     Explanation,
+    FitReport,
     Forgotten,
     Hit,
     Invited,
@@ -202,13 +203,40 @@ def replayed(out: Console, result: Replayed) -> None:
     )
     if result.digest:
         say(out, f"digest {result.digest}")
+    if result.ranked:
+        say(
+            out,
+            f"{result.elsewhere} of {result.ranked} blocks rank elsewhere by utility times retrievability; "
+            f"rank correlation {result.rank_correlation:.3f}",
+        )
     if result.moved:
-        table = _table("block", "rank", f"under {result.rules}", "stability_h", "then", "text")
+        table = _table("block", "rank", "then", "stability_h", "then", "R", "then", "utility", "then", "text")
         for moved in result.moved:
             ranks = (str(moved.rank), str(moved.rank_under_rules))
             hours = (f"{moved.stability_h:.4g}", f"{moved.stability_h_under_rules:.4g}")
-            table.add_row(moved.block[:SHORT_ID], *ranks, *hours, one_line(moved.text, 24))
+            recall = (f"{moved.retrievability:.2f}", f"{moved.retrievability_under_rules:.2f}")
+            utility = (f"{moved.utility:.2f}", f"{moved.utility_under_rules:.2f}")
+            text = one_line(moved.text, 24)
+            table.add_row(moved.block[:SHORT_ID], *ranks, *hours, *recall, *utility, text)
         out.print(table)
+
+
+def fitted(out: Console, result: FitReport) -> None:
+    """Whether the fit is in use, and how much better it forecasts."""
+    say(out, f"{result.rules}: {plain(result.why)}")
+    if result.held_out:
+        say(
+            out,
+            f"log loss per held-out outcome: {result.loss_before:.4f} before, {result.loss_after:.4f} after, "
+            f"{result.loss_of_mean:.4f} for the mean alone; {result.trained} outcomes fitted to, "
+            f"{result.held_out} held out, {result.blocks} blocks",
+        )
+        changed = (
+            f"w{index} {before:.4g} > {after:.4g}"
+            for index, (before, after) in enumerate(zip(result.weights_before, result.weights, strict=True))
+            if before != after
+        )
+        say(out, "  ".join(changed))
 
 
 def forgotten(out: Console, result: Forgotten) -> None:

@@ -1,0 +1,35 @@
+"""`doctor`: the commands that look a home over and set it right."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loremesh.node import params as p
+from loremesh.node import verbs
+from loremesh.node.cli import render
+from loremesh.node.cli.arguments import invocation
+from loremesh.node.cli.console import answer, progress_shown
+from loremesh.node.cli.session import ask
+
+
+def fit(
+    ctx: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a fit would do.")] = False,
+    revert: Annotated[bool, typer.Option("--revert", help="Use the published weights again.")] = False,
+) -> None:
+    """Fit the forgetting model's weights to this home's own outcomes.
+
+    The earlier four fifths of the judged outcomes are fitted to, the later fifth judges. Weights that do not
+    forecast it better are refused, and what is in use stays. It takes about ten seconds for 100,000 outcomes.
+
+    \b
+    loremesh doctor fit --dry-run
+    loremesh doctor fit
+    loremesh doctor fit --revert
+    """
+    run = invocation(ctx)
+    with progress_shown(run, "fitting") as show:
+        result = ask(run.home, verbs.DOCTOR_FIT, p.DoctorFit(dry_run, revert), show)
+    answer(run, result, lambda out: render.fitted(out, result))
