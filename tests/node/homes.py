@@ -110,9 +110,7 @@ class Homes:
         """A new home, open inside `async with`."""
         self.path(name).mkdir(parents=True)
         (self.path(name) / "config.toml").write_text(config)
-        return Node.create(
-            self.path(name), name=name, source=KEY, environ=ENVIRON, parts=self.parts(name)
-        )
+        return Node.create(self.path(name), name=name, source=KEY, environ=ENVIRON, parts=self.parts(name))
 
     def open(self, name: str) -> NodeContext:
         """The home again."""

@@ -139,7 +139,7 @@ async def live(pair: Pair, random: Random, steps: int) -> None:
                 await pair.hear_hostile(pair.hostile.blocks(told, f"Buy now, offer {step}"))
             case 8:
                 versions += 1
-                rows = Row(text, 2.0**random.randrange(19), 0, versions, random.choice(CONTEXTS), 1e6)
+                rows = Row(text, 2.0 ** random.randrange(19), 0, versions, random.choice(CONTEXTS), 1e6)
                 lies = Row("Buy now, offer 6", 900, 0, versions + 10_000, "spam", 1e6)
                 await pair.hear_hostile(pair.hostile.evidence(rows, lies))
             case 9:

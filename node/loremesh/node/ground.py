@@ -40,7 +40,10 @@ NO_ROW: Final = -1
 
 
 class Ground:
-    """Store, memory and clock of one open home. `name` is what people call the node."""
+    """Store, memory and clock of one open home.
+
+    `name` is what people call the node, `checkpointed` the log row of the checkpoint there is.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Ground:
         name: str,
         settings: Settings,
         parts: Parts,
+        checkpointed: int = 0,
     ) -> None:
         self.store = store
         self.memory = memory
@@ -68,7 +72,7 @@ class Ground:
         self._lock = asyncio.Lock()
         self._embedder: Embedder | None = None
         self._embedder_lock = asyncio.Lock()
-        self._checkpointed = store.position.n
+        self._checkpointed = checkpointed
 
     async def exclusive(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns, run alone and to its end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -56,6 +55,7 @@ from loremesh.node.settings import read_settings
 from loremesh.node.sharing import Sharing
 from loremesh.node.store.store import Store
 from loremesh.sync.content import context_label
+from loremesh.sync.tasks import end_tasks
 
 log = structlog.get_logger(__name__)
 
@@ -97,10 +97,10 @@ class Node:
         chosen = _key_source(source, passphrase)
         if chosen is None:
             raise UsageError("a home needs a key to be sealed with", "give a passphrase or a key source")
-        if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or name != name.strip():
             raise UsageError(
                 f"name {name[:80]!a} cannot be used",
-                f"give at most {MAX_NAME_CHARACTERS} printable characters",
+                f"give at most {MAX_NAME_CHARACTERS} printable characters without blanks at the ends",
             )
         return _created(Path(home), name, chosen, os.environ if environ is None else environ, parts)
 
@@ -294,9 +294,7 @@ class Node:
         """End what `start` began. The home stays open."""
         consolidator, self._consolidator = self._consolidator, None
         if consolidator is not None:
-            consolidator.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await consolidator
+            await end_tasks([consolidator])
         await self._sharing.stop()
 
     async def settle(self) -> None:
@@ -397,7 +395,7 @@ async def _opened(
         rules = await fits.rules_of(store, settings.memory.rules)
         opened = await open_memory(store, identity.public, rules, await stored_fingerprint(store))
         given = parts or real_parts(settings, environ)
-        ground = Ground(store, opened.memory, identity, who.name, settings, given)
+        ground = Ground(store, opened.memory, identity, who.name, settings, given, opened.checkpointed)
         await ground.bury(opened.dead)
         for row in opened.unfinished:
             await forgetting.finish(ground, row, opened.memory.sync.index.id(row))

@@ -43,14 +43,15 @@ class Opened(msgspec.Struct, frozen=True):
     """A memory ready for use, and what opening it found.
 
     `spaces` by id. `dead`: log numbers of frames that have no live row and still have their body.
-    `unfinished`: rows that the log says are forgotten and that still have content. `checkpoint` says why it
-    was not used, '' when it was.
+    `unfinished`: rows that the log says are forgotten and that still have content. `checkpointed`: log row of
+    the checkpoint that was used, 0 for none. `checkpoint` says why it was not used, '' when it was.
     """
 
     memory: Memory
     spaces: dict[bytes, SpaceRecord]
     dead: list[int]
     unfinished: list[int]
+    checkpointed: int
     checkpoint: str
 
 
@@ -92,7 +93,7 @@ async def open_memory(
     memory.lexical.add(*_split({row: text for row, text in waiting.items() if readable[row]}))
     memory.lexical.remove(np.flatnonzero(~readable).tolist())
     unfinished = [row for row in read.forgotten if memory.has_content(row)]
-    return Opened(memory, spaces, read.dead, unfinished, unusable)
+    return Opened(memory, spaces, read.dead, unfinished, after, unusable)
 
 
 def blank_memory(own_key: bytes, rules: RuleSet, spaces: dict[bytes, SpaceRecord]) -> Memory:

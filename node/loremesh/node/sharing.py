@@ -41,6 +41,7 @@ from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Applied, Outcome, Quarantined
 from loremesh.sync.spacestate import SpaceState, enter_space
 from loremesh.sync.status import FeedStatus, SpaceStatus
+from loremesh.sync.tasks import end_tasks, trace
 from loremesh.sync.token import decode_token, encode_token
 from loremesh.sync.wire import Chain, Kind, SignedFrame
 
@@ -51,6 +52,9 @@ STATE_ROWS: Final = 2_048
 """Rows looked at in one go for news: the lock is free in between."""
 SETTLE_S: Final = 15.0
 SETTLE_POLL_S: Final = 0.02
+LAST_WORDS_S: Final = 2.0
+"""A node that ends waits this long for the bus to take its last frames; they are on disk and go out at the
+next start all the same."""
 
 
 class Sharing:
@@ -191,9 +195,9 @@ class Sharing:
         """Publish what is pending where that is possible, then end everything."""
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
-            publisher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await publisher
+            await end_tasks([publisher])
+        if self._engine is not None:
+            await self._say_the_rest(self._engine)
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.stop()
@@ -289,14 +293,32 @@ class Sharing:
         """Publish news when there are any, not more often than the settings say."""
         pause_s = self._ground.settings.sharing.publish_every_s
         while True:
+            # No `wait_for`: in Python 3.11 it swallows a cancellation that comes together with the news.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), timeout=max(pause_s, 1.0))
+                async with asyncio.timeout(max(pause_s, 1.0)):
+                    await self._news.wait()
             self._news.clear()
             try:
                 await self._publish_pending()
-            except Exception:
-                log.exception("publish_failed")
+            except Exception as error:
+                log.error("publish_failed", trace=trace(error))
             await asyncio.sleep(pause_s)
+
+    async def _say_the_rest(self, engine: SyncEngine) -> None:
+        """Publish what is pending where the bus is there, so that peers need not wait for a restart."""
+
+        def is_said(space: SpaceStatus) -> bool:
+            return space.phase is SpacePhase.OFFLINE or FeedStatus.PENDING not in space.own.values()
+
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._publish_pending()
+                while not all(is_said(space) for space in engine.status().spaces):  # noqa: ASYNC110
+                    await asyncio.sleep(SETTLE_POLL_S)
+        except TimeoutError:
+            log.info("not_all_published", seconds=LAST_WORDS_S)
+        except Exception as error:
+            log.error("publish_failed", trace=trace(error))
 
     async def _publish_pending(self) -> None:
         """State what is new to each space whose bus is there; what is not stays pending."""
@@ -307,7 +329,7 @@ class Sharing:
         for rows in self._pending.values():
             rows |= touched
         there = {status.space for status in engine.status().spaces if status.phase is not SpacePhase.OFFLINE}
-        for key, rows in self._pending.items():
+        for key, rows in list(self._pending.items()):
             while rows and key in there:
                 part = set(sorted(rows)[:STATE_ROWS])
                 space = self._ground.memory.sync.spaces[key]
