@@ -130,7 +130,8 @@ def test_the_interval_counts_blocks_not_outcomes() -> None:
     """Forty equal values in each of four blocks are four observations."""
     values = np.repeat([1.0, 0.0, 1.0, 0.0], 40)
     mean, error = clustered_mean(values, np.ones(160), np.repeat(np.arange(4), 40))
-    assert (mean, error) == (0.5, pytest.approx(np.sqrt(4 * 0.25 / 3) / 2))
+    assert mean == 0.5
+    assert error == pytest.approx(np.sqrt(4 * 0.25 / 3) / 2)
     assert clustered_mean(values, np.ones(160), np.zeros(160, np.int64))[1] == np.inf
 
 

@@ -182,7 +182,7 @@ async def test_a_fit_sees_judged_outcomes_and_what_refreshes(homes: Homes) -> No
         homes.pass_minutes(120)
         await node.outcome(0.25, blocks=[learned.block], weight=0.5)
         blocks = await happened(node.ground.store, node.ground.memory.sync.own)
-    told = [(event.signal, event.elapsed_h, event.fraction, event.judged) for event in blocks[0]]
-    assert told[:2] == [(None, 0.0, 1.0, 0.0)] * 2
-    assert told[2] == (1.0, pytest.approx(1.0), pytest.approx(0.1, rel=1e-4), 0.0)
-    assert told[3] == (0.25, pytest.approx(2.0), 0.5, 0.5)
+    assert [event.signal for event in blocks[0]] == [None, None, 1.0, 0.25]
+    assert [event.elapsed_h for event in blocks[0]] == pytest.approx([0.0, 0.0, 1.0, 2.0])
+    assert [event.fraction for event in blocks[0]] == pytest.approx([1.0, 1.0, 0.1, 0.5], rel=1e-4)
+    assert [event.judged for event in blocks[0]] == [0.0, 0.0, 0.0, 0.5]
