@@ -14,7 +14,7 @@ from loremesh.sync.digest import label_word, register_digest
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.rows import CONTEXT_BITS, MAX_CONTEXTS, MAX_ROWS, BlockIndex, Contexts
-from loremesh.sync.slots import FIRST_CAPACITY, Flags, Floats, Ints, RowSlots, Smalls, grown
+from loremesh.sync.slots import FIRST_CAPACITY, Flags, Floats, Ints, RowSlots, Smalls, grown, starts
 
 COUNTED_CHANGE_FX = 1000 * ONE
 """The most a single register adds to the raw change of mass that limits count (DESIGN §4, "Limits")."""
@@ -388,7 +388,7 @@ def half_units(mass_fx: Ints) -> Ints:
 def _distinct(values: Ints) -> Ints:
     """Ascending, each once: `np.unique` without its hashing, which takes longer for a frame's worth."""
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+    return ordered[starts(ordered)]
 
 
 def _counted(values: Ints) -> tuple[Ints, Ints]:

@@ -119,8 +119,9 @@ class RowSlots:
         self._head[rows_before:] = _NONE
         order = np.argsort(rows, kind="stable")
         by_row, chained = rows[order], slots[order]
-        last = np.append(by_row[1:] != by_row[:-1], True)
-        first = np.append(True, last[:-1])
+        first = starts(by_row)
+        last = np.empty(len(first), np.bool_)
+        last[:-1], last[-1] = first[1:], True
         # Inside a run each slot points at the one after it; the last at what the row had before.
         self._next[chained[:-1]] = chained[1:]
         self._next[chained[last]] = self._head[by_row[last]]
@@ -163,6 +164,14 @@ class RowSlots:
             on = (~same).nonzero()[0]
             step += 1
             looking, at = looking[on], (at[on] + step) & mask
+
+
+def starts(ordered: Ints) -> Flags:
+    """Where each run of equal values begins."""
+    first = np.empty(len(ordered), np.bool_)
+    first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
 
 
 def _mixed(rows: Ints, tags: Ints) -> Ints:
