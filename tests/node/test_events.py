@@ -6,10 +6,15 @@ from loremesh.node import events
 from loremesh.node.events import (
     Connect,
     Consolidate,
+    Counted,
     Event,
     EventError,
     Forgot,
     FrameName,
+    Import,
+    Imported,
+    ImportedTrust,
+    ImportSource,
     Incarnation,
     Learn,
     Outcome,
@@ -44,11 +49,20 @@ OWN: list[tuple[Event, str, str]] = [
         "9806cb3ff800000000000007c4016504cb3fe000000000000003a163",
     ),
     (Connect(1.5, 7, 2, 3), "connect", "9507cb3ff8000000000000070203"),
+    (
+        Counted(1.5, 7, 1, 2, 3, 4, 0.5, -1.0),
+        "counted",
+        "9a1ecb3ff80000000000000701020304cb3fe0000000000000cbbff0000000000000c3",
+    ),
+    (Imported(1.5, 7, 0, 3, b"e"), "imported", "961fcb3ff8000000000000070003c40165"),
 ]
 HOME: list[tuple[Event, str, str]] = [
     (Incarnation(1.5, 7, b"i", "copied"), "incarnation", "9520cb3ff800000000000007c40169a6636f70696564"),
     (Trust(1.5, 7, b"p", 3, True, "y", "w"), "trust", "9821cb3ff800000000000007c4017003c3a179a177"),
-    (Forgot(1.5, 7, 4, 9), "forgot", "9522cb3ff8000000000000070409"),
+    (Forgot(1.5, 7, 4, 9, 5), "forgot", "9622cb3ff800000000000007040905"),
+    (ImportSource(1.5, 7, 0, b"o", b"i", "x"), "import_source", "9728cb3ff80000000000000700c4016fc40169a178"),
+    (Import(1.5, 7, b"f", 0.5), "import", "9529cb3ff800000000000007c40166cb3fe0000000000000"),
+    (ImportedTrust(1.5, 7, 0, 3, b"e", True), "imported_trust", "972acb3ff8000000000000070003c40165c3"),
 ]
 
 
@@ -59,6 +73,11 @@ def test_the_bytes_in_the_log_are_fixed(event: Event, kind: str, golden: str) ->
     assert events.kind_of(event) == kind
     decode = events.decode_own if (event, kind, golden) in OWN else events.decode_home
     assert decode(bytes.fromhex(golden)) == event
+
+
+def test_a_forgetting_from_before_it_told_the_last_use_is_still_read() -> None:
+    """Such a log does not say when the memory was last used."""
+    assert events.decode_home(bytes.fromhex("9522cb3ff8000000000000070409")) == Forgot(1.5, 7, 4, 9, -1)
 
 
 def test_a_later_version_may_add_fields_at_the_end() -> None:

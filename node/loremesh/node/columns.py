@@ -36,7 +36,8 @@ class OwnViews(msgspec.Struct, frozen=True):
     """The columns as numpy sees them, each [n], read-only, not copied: good until the next growth.
 
     Evidence (`*_a`, `*_b`) is in fixed point; `self_*` sums first-hand outcomes over contexts and
-    incarnations. Hours are active hours. `published_*` are S and D by fsrs5, whatever rules the state has.
+    incarnations, `imported_*` what came from files. Hours are active hours. `published_*` are S and D by
+    fsrs5, whatever rules the state has.
     """
 
     prior_a: NDArray[np.int64]
@@ -45,6 +46,8 @@ class OwnViews(msgspec.Struct, frozen=True):
     rated_b: NDArray[np.int64]
     self_a: NDArray[np.int64]
     self_b: NDArray[np.int64]
+    imported_a: NDArray[np.int64]
+    imported_b: NDArray[np.int64]
     stability_h: NDArray[np.float64]
     difficulty: NDArray[np.float64]
     published_stability_h: NDArray[np.float64]
@@ -58,12 +61,12 @@ class OwnViews(msgspec.Struct, frozen=True):
     negatives: NDArray[np.uint32]
 
     def alpha_fx(self) -> NDArray[np.int64]:
-        """Own α: prior, ratings and first-hand outcomes."""
-        return self.prior_a + self.rated_a + self.self_a
+        """Own α: prior, ratings, first-hand outcomes and what came from files."""
+        return self.prior_a + self.rated_a + self.self_a + self.imported_a
 
     def beta_fx(self) -> NDArray[np.int64]:
-        """Own β: prior, ratings and first-hand outcomes."""
-        return self.prior_b + self.rated_b + self.self_b
+        """Own β: prior, ratings, first-hand outcomes and what came from files."""
+        return self.prior_b + self.rated_b + self.self_b + self.imported_b
 
 
 class OwnColumns:
@@ -77,6 +80,8 @@ class OwnColumns:
         "difficulty",
         "held",
         "importance",
+        "imported_a",
+        "imported_b",
         "length",
         "negatives",
         "positives",
@@ -102,6 +107,8 @@ class OwnColumns:
         self.rated_b = array("q")
         self.self_a = array("q")
         self.self_b = array("q")
+        self.imported_a = array("q")
+        self.imported_b = array("q")
         self.stability_h = array("d")
         self.difficulty = array("d")
         self.published_stability_h = array("d")
@@ -130,6 +137,8 @@ class OwnColumns:
         self.rated_b = grown(self.rated_b, 0, capacity)
         self.self_a = grown(self.self_a, 0, capacity)
         self.self_b = grown(self.self_b, 0, capacity)
+        self.imported_a = grown(self.imported_a, 0, capacity)
+        self.imported_b = grown(self.imported_b, 0, capacity)
         self.stability_h = grown(self.stability_h, 0.0, capacity)
         self.difficulty = grown(self.difficulty, START_DIFFICULTY, capacity)
         self.published_stability_h = grown(self.published_stability_h, 0.0, capacity)
@@ -147,7 +156,7 @@ class OwnColumns:
         if row >= self.length:
             return
         self.prior_a[row] = self.prior_b[row] = self.rated_a[row] = self.rated_b[row] = 0
-        self.self_a[row] = self.self_b[row] = 0
+        self.self_a[row] = self.self_b[row] = self.imported_a[row] = self.imported_b[row] = 0
         self.stability_h[row] = self.published_stability_h[row] = self.t_last_h[row] = 0.0
         self.difficulty[row] = self.published_difficulty[row] = START_DIFFICULTY
         self.importance[row] = START_IMPORTANCE
@@ -168,6 +177,8 @@ class OwnColumns:
             rated_b=view(self.rated_b, np.int64, length),
             self_a=view(self.self_a, np.int64, length),
             self_b=view(self.self_b, np.int64, length),
+            imported_a=view(self.imported_a, np.int64, length),
+            imported_b=view(self.imported_b, np.int64, length),
             stability_h=view(self.stability_h, np.float64, length),
             difficulty=view(self.difficulty, np.float64, length),
             published_stability_h=view(self.published_stability_h, np.float64, length),

@@ -126,8 +126,8 @@ class Effective:
         own = self._own.columns.views(int(rows[-1]) + 1 if len(rows) else 0)
         theirs = effective(self._sync.registers, self._sync.providers, rows, lens)
         self_a, self_b = self._own.first_hand(rows)
-        alpha = own.prior_a[rows] + own.rated_a[rows] + self_a
-        beta = own.prior_b[rows] + own.rated_b[rows] + self_b
+        alpha = own.prior_a[rows] + own.rated_a[rows] + own.imported_a[rows] + self_a
+        beta = own.prior_b[rows] + own.rated_b[rows] + own.imported_b[rows] + self_b
         held = own.held[rows] > 0
         stability = np.maximum(own.stability_h[rows], theirs.freshness.stability_h)
         # Content that nobody has stated evidence of starts where a block learned here would.
@@ -147,17 +147,19 @@ class Effective:
     def _rows_with(self, context: int) -> Ints:
         found = [_rows_in(self._own.registers.held(self._own.registers.live()), context)]
         found.append(_rows_in(self._sync.registers.held(self._sync.registers.live()), context))
+        found.append(self._own.imported.rows_in(context))
         return np.unique(np.concatenate(found))
 
     def _evidence(self, rows: Ints, context: int, lens: Lens) -> ContextEvidence:
         mine, my_alpha, my_beta = self._own.first_hand_in(rows, context)
         theirs = shares(self._sync.registers, rows, lens)
         there = theirs.context == context
-        of = np.concatenate([mine, theirs.row[there]])
+        filed, filed_alpha, filed_beta = self._own.imported.in_context(rows, context)
+        of = np.concatenate([mine, theirs.row[there], filed])
         distinct, at = np.unique(of, return_inverse=True)
         alpha, beta = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)
-        np.add.at(alpha, at, np.concatenate([my_alpha, theirs.alpha[there]]))
-        np.add.at(beta, at, np.concatenate([my_beta, theirs.beta[there]]))
+        np.add.at(alpha, at, np.concatenate([my_alpha, theirs.alpha[there], filed_alpha]))
+        np.add.at(beta, at, np.concatenate([my_beta, theirs.beta[there], filed_beta]))
         return ContextEvidence(distinct, alpha, beta)
 
     def _updated(self, view: ContextEvidence, rows: Ints, context: int, lens: Lens) -> ContextEvidence:

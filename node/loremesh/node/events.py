@@ -6,7 +6,7 @@ folding twice gives the same integers. `hour` is the node's active clock, `wall_
 nothing.
 
 New fields go to the end with a default: an older log then still decodes. A tag is never given twice.
-Tags 9-31 are kept for events about a block (archive, deprecate, restore, revise …).
+Tags 9-29 are kept for events about a block (archive, deprecate, restore, revise …).
 """
 
 from __future__ import annotations
@@ -120,6 +120,41 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
     weight_fx: int
 
 
+class Counted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=30):
+    """What another system had counted about the block, in all; only ever inside an `Imported`.
+
+    A later statement of the same source replaces an earlier one. `prior_*_fx` is what stands for no outcome
+    (a starting guess, a rating folded in), `alpha_fx` and `beta_fx` are outcomes. `stability_h` and `rating`
+    (importance) are negative where that system knows none. `exact` is false where the split between prior
+    and outcomes had to be estimated.
+    """
+
+    hour: float
+    wall_ms: int
+    prior_a_fx: int
+    prior_b_fx: int
+    alpha_fx: int
+    beta_fx: int
+    stability_h: float
+    rating: float
+    exact: bool = True
+
+
+class Imported(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=31):
+    """An event from another log, taken in from a file. What it proves counts here and never travels.
+
+    `source`: number of an `ImportSource` before it. `n`: the event's place in the source's log; of a block
+    and source, only ascending ones come. `event`: encoded, about this block, its rows and its hour those of
+    this home. `hour`: what its hour is on this home's clock; `wall_ms`: when it happened, there.
+    """
+
+    hour: float
+    wall_ms: int
+    source: int
+    n: int
+    event: bytes
+
+
 class Incarnation(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=32):
     """From here on evidence counts under this fresh random id; `why`: created, restored, copied."""
 
@@ -146,13 +181,52 @@ class Forgot(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=34):
 
     Keeps what the block's own rows took with them: the clock and the evidence counter. Without it a replay
     of what is left could give a version a second time, and a later re-learn of the block would look older
-    than its retraction.
+    than its retraction. `used_ms` is where the clock goes on, -1 in logs from before it was noted.
     """
 
     hour: float
     wall_ms: int
     row: int
     version: int
+    used_ms: int = -1
+
+
+class ImportSource(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=40):
+    """From here on `Imported` events may name `number` (ascending from 0): a home's log, or another system.
+
+    `origin`: the home's public key, or 32 bytes that stand for another system. `incarnation`: 16 bytes.
+    """
+
+    hour: float
+    wall_ms: int
+    number: int
+    origin: bytes
+    incarnation: bytes
+    name: str
+
+
+class Import(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=41):
+    """A file was taken in. Its hours plus `shift_h` are hours of this home.
+
+    `file`: SHA-256 of its content. `hour` may be ahead of the clock: a home without blocks goes on where the
+    file's clock stood.
+    """
+
+    hour: float
+    wall_ms: int
+    file: bytes
+    shift_h: float
+
+
+class ImportedTrust(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=42):
+    """A change of trust in another log, taken in from a file; in force here only where that was asked for."""
+
+    hour: float
+    wall_ms: int
+    source: int
+    n: int
+    event: bytes
+    in_force: bool
 
 
 class Fitted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=50):
@@ -175,8 +249,8 @@ class Fitted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=50):
     who: str
 
 
-OwnEvent = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect
-HomeEvent = Incarnation | Trust | Forgot | Fitted
+OwnEvent = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect | Counted | Imported
+HomeEvent = Incarnation | Trust | Forgot | ImportSource | Import | ImportedTrust | Fitted
 Event = OwnEvent | HomeEvent
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -216,5 +290,9 @@ def kind_of(event: Event) -> str:
             return "confirm"
         case RecallHit():
             return "recall_hit"
+        case ImportSource():
+            return "import_source"
+        case ImportedTrust():
+            return "imported_trust"
         case _:
             return type(event).__name__.lower()

@@ -258,7 +258,8 @@ def trust(clock: ActiveClock, peer: bytes, value: float, why: str, who: str, rev
 
 def forgot(state: OwnState, clock: ActiveClock, row: int) -> Forgot:
     """The block in `row` is forgotten; clock and evidence counter stand."""
-    return Forgot(clock.hour, clock.wall_ms, row, state.firsthand.version)
+    used_ms = clock.wall_ms if clock.hour > state.hour else state.wall_ms
+    return Forgot(clock.hour, clock.wall_ms, row, state.firsthand.version, used_ms)
 
 
 def check_tags(tags: Sequence[str]) -> tuple[str, ...]:

@@ -76,9 +76,24 @@ def _own_claims(memory: Memory, row: int) -> list[SourceClaim]:
         ("ratings", own.rated_a[row], own.rated_b[row], 0.0),
         ("self", own.self_a[row], own.self_b[row], own.stability_h[row]),
     )
-    return [
+    claims = [
         SourceClaim(name, "", 1.0, a / ONE, b / ONE, stability_h, a / ONE, b / ONE)
         for name, a, b, stability_h in kinds
+        if a or b
+    ]
+    return claims + _file_claims(memory, row)
+
+
+def _file_claims(memory: Memory, row: int) -> list[SourceClaim]:
+    """Evidence out of files, by the log it comes from."""
+    files = memory.own.imported
+    sums: dict[int, tuple[int, int]] = {}
+    for source, _, alpha, beta in files.of(row):
+        a, b = sums.get(source, (0, 0))
+        sums[source] = (a + alpha, b + beta)
+    return [
+        SourceClaim("imported", files.sources[source].name, 1.0, a / ONE, b / ONE, 0.0, a / ONE, b / ONE)
+        for source, (a, b) in sorted(sums.items())
         if a or b
     ]
 
@@ -138,4 +153,7 @@ def _by_context(memory: Memory, row: int) -> dict[str, tuple[float, float]]:
             label = memory.own.contexts.label(context)
             a, b = found.get(label, (0, 0))
             found[label] = (a + alpha, b + beta)
+    for _, context, alpha, beta in memory.own.imported.of(row):
+        a, b = found.get(memory.own.contexts.label(context), (0, 0))
+        found[memory.own.contexts.label(context)] = (a + alpha, b + beta)
     return {label: (a / ONE, b / ONE) for label, (a, b) in sorted(found.items())}

@@ -17,9 +17,14 @@ from loremesh.node.events import (
     INCARNATION_BYTES,
     Connect,
     Consolidate,
+    Counted,
     Fitted,
     Forgot,
     HomeEvent,
+    Import,
+    Imported,
+    ImportedTrust,
+    ImportSource,
     Incarnation,
     Learn,
     Outcome,
@@ -28,11 +33,14 @@ from loremesh.node.events import (
     Rescore,
     Share,
     Trust,
+    decode_home,
+    decode_own,
 )
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.history import History, Tally
+from loremesh.node.imported import FileSource, FromFiles, Prior
 from loremesh.node.order import LearningOrder
-from loremesh.node.rules import FSRS5, START_STABILITY_H, RuleSet
+from loremesh.node.rules import FSRS5, MAX_STABILITY_H, MIN_STABILITY_H, START_STABILITY_H, RuleSet
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.registers import Registers
 from loremesh.sync.rows import CONTEXT_BITS, MAX_ROWS, Contexts
@@ -47,6 +55,8 @@ MAX_EPISODE_BLOCKS: Final = 256
 Ints = NDArray[np.int64]
 
 _FULL_STEP: Final = float(ONE * ONE)
+
+FromFile = Imported | ImportedTrust | ImportSource | Import
 
 
 class FoldError(Exception):
@@ -78,16 +88,18 @@ class OwnState:
     ways), `peers`: trust set here by public key, `episodes` by id, oldest first. `history` and `tally`: what
     the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
     `fits`: weights fitted to this log, by forgetting model; told here, chosen before the log is read.
+    `imported`: what came from files.
     """
 
     __slots__ = (
         "columns",
         "contexts",
         "episodes",
-        "fits",
         "firsthand",
+        "fits",
         "history",
         "hour",
+        "imported",
         "learned",
         "links",
         "peers",
@@ -103,6 +115,7 @@ class OwnState:
         self.contexts = contexts
         self.columns = OwnColumns()
         self.firsthand = FirstHand(origin)
+        self.imported = FromFiles()
         self.history = History(rules.history)
         self.tally = Tally(rules.utility) if rules.utility.memory else None
         self.learned = LearningOrder()
@@ -162,6 +175,10 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             _rate(state, row, event)
         case Connect():
             _connect(state, row, event)
+        case Imported():
+            _imported(state, row, event)
+        case Counted():
+            raise FoldError("what another system counted came without saying which")
     _keep_time(state, event)
 
 
@@ -190,17 +207,27 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
         case Forgot():
             _forget(state, event.row)
             state.firsthand.version = max(state.firsthand.version, event.version)
+        case ImportSource():
+            if event.number != len(state.imported.sources):
+                raise FoldError(f"source {event.number} does not follow {len(state.imported.sources)}")
+            state.imported.sources.append(FileSource(event.origin, event.incarnation, event.name))
+        case Import():
+            state.imported.files[event.file] = event.shift_h
+        case ImportedTrust():
+            _imported_trust(state, event)
     _keep_time(state, event)
 
 
 def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
     """Remember where the clock goes on after a restart.
 
-    What is no use of the memory (a rating, a change of trust, forgetting) comes between two uses and leaves
-    the clock where it is: with a restart and without, the same time counts as active.
+    What is no use of the memory (a rating, a change of trust, forgetting, what a file brings) comes between
+    two uses and leaves the clock where it is: with a restart and without, the same time counts as active.
     """
-    use = not isinstance(event, Consolidate | Rescore | Trust | Forgot | Fitted)
-    if use or event.hour > state.hour:
+    use = not isinstance(event, Consolidate | Rescore | Trust | Forgot | Fitted | FromFile)
+    if isinstance(event, Forgot) and event.used_ms >= 0:
+        state.wall_ms = event.used_ms  # the last use may have been an event that went with its block
+    elif use or (event.hour > state.hour and not isinstance(event, Imported | ImportedTrust)):
         state.wall_ms = event.wall_ms
     state.hour = max(state.hour, event.hour)
 
@@ -210,6 +237,7 @@ def _forget(state: OwnState, row: int) -> None:
     state.columns.clear(row)
     state.learned.remove(row)
     state.firsthand.drop(row)
+    state.imported.drop(row)
     state.history.clear(row)
     if state.tally is not None:
         state.tally.drop(row)
@@ -245,26 +273,11 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
     )
     columns.published_stability_h[row] = stability_h
     columns.published_difficulty[row] = difficulty
-    if state.rules.step is FSRS5.step:
+    if state.rules.step is FSRS5.step and row not in state.imported.owner:
         columns.stability_h[row], columns.difficulty[row] = stability_h, difficulty
     else:
-        past = state.history.past(row)
-        columns.stability_h[row], columns.difficulty[row] = state.rules.step(
-            columns.stability_h[row],
-            columns.difficulty[row],
-            event.signal,
-            fraction,
-            elapsed_h,
-            max(columns.t_last_h[row], event.hour),
-            past,
-        )
-        state.history.keep(row, past)
-    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
-    if not event.implicit:
-        if event.signal > 0.5:
-            columns.positives[row] += 1
-        elif event.signal < 0.5:
-            columns.negatives[row] += 1
+        _step(state, row, event, fraction, elapsed_h)
+    _count(state, row, event)
     if evidence:
         columns.self_a[row] += event.alpha_fx
         columns.self_b[row] += event.beta_fx
@@ -273,6 +286,32 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
         )
         if state.tally is not None:
             state.tally.add(row, context, event.alpha_fx, event.beta_fx)
+
+
+def _step(state: OwnState, row: int, event: Outcome, fraction: float, elapsed_h: float) -> None:
+    """S and D move by the rules in use."""
+    columns, past = state.columns, state.history.past(row)
+    columns.stability_h[row], columns.difficulty[row] = state.rules.step(
+        columns.stability_h[row],
+        columns.difficulty[row],
+        event.signal,
+        fraction,
+        elapsed_h,
+        max(columns.t_last_h[row], event.hour),
+        past,
+    )
+    state.history.keep(row, past)
+
+
+def _count(state: OwnState, row: int, event: Outcome) -> None:
+    """t_last, and the counters of outcomes that somebody judged."""
+    columns = state.columns
+    columns.t_last_h[row] = max(columns.t_last_h[row], event.hour)
+    if not event.implicit:
+        if event.signal > 0.5:
+            columns.positives[row] += 1
+        elif event.signal < 0.5:
+            columns.negatives[row] += 1
 
 
 def _check_evidence(state: OwnState, row: int, event: Outcome) -> int:
@@ -396,3 +435,86 @@ def _unlink(state: OwnState, row: int, other: int) -> None:
     links.pop(other, None)
     if not links:
         state.links.pop(row, None)
+
+
+def _imported(state: OwnState, row: int, event: Imported) -> None:
+    """An event out of a file. Evidence counts beside first-hand; nothing published moves.
+
+    The block's own history here is that of the first log it came through. Where that is the file's, ratings
+    and outcomes move importance, S and D as they would have there; otherwise the file adds evidence, tags,
+    and links that there are not yet.
+    """
+    files, columns = state.imported, state.columns
+    if not 0 <= event.source < len(files.sources):
+        raise FoldError(f"source {event.source} was never named")
+    inner = decode_own(event.event)
+    columns.ensure(row + 1)
+    origin = files.sources[event.source].origin
+    if columns.stability_h[row] == 0.0 and not columns.held[row]:
+        files.owner.setdefault(row, origin)
+    whole = files.owner.get(row) == origin
+    files.known.setdefault(row, {})[event.source] = event.n
+    match inner:
+        case Learn():
+            _learn(state, row, inner)
+        case Share():
+            _add_tags(state, row, inner.tags)  # its spaces are for the home that wrote it
+        case Consolidate() | Rescore():
+            if whole:
+                _rate(state, row, inner)
+        case Outcome():
+            _imported_outcome(state, row, event.source, inner, whole)
+        case Connect():
+            if whole or inner.other not in state.links.get(row, {}):
+                _connect(state, row, inner)
+        case Counted():
+            _counted(state, row, event.source, inner, whole)
+        case RecallHit():
+            pass  # its episode was answered there, or never will be
+        case Imported():
+            raise FoldError("an imported event holds another one")
+
+
+def _imported_outcome(state: OwnState, row: int, source: int, event: Outcome, whole: bool) -> None:
+    columns = state.columns
+    if event.version:
+        context = state.contexts.ensure(event.context)
+        alpha_fx, beta_fx = state.imported.add(row, source, context, event.alpha_fx, event.beta_fx)
+        columns.imported_a[row] += alpha_fx
+        columns.imported_b[row] += beta_fx
+    if whole:
+        _start(columns, row, event.hour)
+        elapsed_h = max(event.hour - columns.t_last_h[row], 0.0)
+        fraction = min(event.weight_fx * event.retrieval_fx / _FULL_STEP, 1.0)
+        _step(state, row, event, fraction, elapsed_h)
+        _count(state, row, event)
+
+
+def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool) -> None:
+    """Another system's counts replace what it stated before."""
+    columns, files = state.columns, state.imported
+    alpha_fx, beta_fx = files.replace(row, source, event.alpha_fx, event.beta_fx)
+    columns.imported_a[row] += alpha_fx
+    columns.imported_b[row] += beta_fx
+    if not whole:
+        return
+    _start(columns, row, event.hour)
+    before = files.priors.setdefault(row, {}).get(source, Prior(0, 0, exact=False))
+    columns.prior_a[row] += event.prior_a_fx - before.alpha_fx
+    columns.prior_b[row] += event.prior_b_fx - before.beta_fx
+    files.priors[row][source] = Prior(event.prior_a_fx, event.prior_b_fx, event.exact)
+    if event.stability_h > 0.0:
+        columns.stability_h[row] = min(max(event.stability_h, MIN_STABILITY_H), MAX_STABILITY_H)
+    if event.rating >= 0.0:
+        columns.importance[row] = event.rating
+        columns.rated[row] = 1
+        if columns.held[row]:
+            columns.status[row] = Status.ACTIVE
+    _touch(state, row, event.hour)
+
+
+def _imported_trust(state: OwnState, event: ImportedTrust) -> None:
+    state.imported.trust_known[event.source] = event.n
+    change = decode_home(event.event)
+    if event.in_force and isinstance(change, Trust):
+        apply_home(state, change)

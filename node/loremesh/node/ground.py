@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from loremesh.crypto.identity import Identity
 from loremesh.node.clock import WALL, ActiveClock
 from loremesh.node.errors import Unavailable
-from loremesh.node.events import Event, Fitted, Forgot, Incarnation, Trust, encode
+from loremesh.node.events import Event, encode
+from loremesh.node.events import HomeEvent as HomeEventKind
 from loremesh.node.fold import apply, apply_home
 from loremesh.node.journal import NodeJournal
 from loremesh.node.memory import Memory
@@ -114,7 +115,7 @@ class Ground:
             if block.text is not None:
                 memory.note_content(block.row)
         for row, event in events:
-            if isinstance(event, Incarnation | Trust | Forgot | Fitted):
+            if isinstance(event, HomeEventKind):
                 apply_home(memory.own, event)
             else:
                 apply(memory.own, row, event)

@@ -11,6 +11,10 @@ from loremesh.node.errors import UsageError
 from loremesh.node.events import (
     Forgot,
     HomeEvent,
+    Import,
+    Imported,
+    ImportedTrust,
+    ImportSource,
     Incarnation,
     OwnEvent,
     RecallHit,
@@ -70,6 +74,11 @@ def _seen(ground: Ground, row: LogRow) -> EventSeen:
         return EventSeen(row.n, "forgotten" if row.state is State.FORGOTTEN else "damaged", block, 0.0, 0, {})
     event: OwnEvent | HomeEvent
     event = decode_own(row.payload) if row.kind is Kind.OWN else decode_home(row.payload)
+    if isinstance(event, Imported):
+        inner = decode_own(event.event)
+        source = ground.memory.own.imported.sources[event.source]
+        taken: Detail = {"from": source.name, "there": event.n, **_detail(ground, inner)}
+        return EventSeen(row.n, own_kind_of(inner), block, event.hour, event.wall_ms, taken)
     return EventSeen(row.n, own_kind_of(event), block, event.hour, event.wall_ms, _detail(ground, event))
 
 
@@ -88,6 +97,12 @@ def _detail(ground: Ground, event: OwnEvent | HomeEvent) -> Detail:
             }
         case Forgot():
             return {}
+        case ImportSource():
+            return {"number": event.number, "name": event.name, "origin": event.origin.hex()}
+        case Import():
+            return {"file": event.file.hex(), "shift_h": event.shift_h}
+        case ImportedTrust():
+            return {"in_force": event.in_force, **_detail(ground, decode_home(event.event))}
         case RecallHit():
             return {
                 "episode": event.episode.hex(),

@@ -13,6 +13,7 @@ from loremesh.node.columns import Exported, OwnColumns, OwnViews
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.fold import Episode, OwnState
 from loremesh.node.history import History, Tally
+from loremesh.node.imported import FromFiles
 from loremesh.node.order import LearningOrder
 from loremesh.node.rules import RuleSet
 from loremesh.sync.registers import Registers
@@ -24,6 +25,7 @@ REGISTERS: Final = "registers."
 HISTORY: Final = "history."
 LEARNED: Final = "learned."
 TALLY: Final = "tally."
+IMPORTED: Final = "imported"
 REST: Final = "rest"
 
 
@@ -72,6 +74,7 @@ def export_state(state: OwnState) -> Exported:
         **{HISTORY + name: column for name, column in history.items()},
         **{LEARNED + name: column for name, column in state.learned.export().items()},
         **{TALLY + name: column for name, column in tally.items()},
+        IMPORTED: state.imported.export(state.contexts),
         REST: msgspec.msgpack.encode(rest),
     }
 
@@ -101,6 +104,7 @@ def load_state(
     state.learned = LearningOrder.load(_part(exported, LEARNED))
     if state.tally is not None:
         state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
+    state.imported = FromFiles.load(bytes(exported.get(IMPORTED, b"")), contexts)
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
     state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
     state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
@@ -121,6 +125,8 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     found += _memory_differences(left, right)
     if _learned(left) != _learned(right):
         found.append("the order of learning differs")
+    if left.imported.export(left.contexts) != right.imported.export(right.contexts):
+        found.append("what came from files differs")
     mine, theirs = left.firsthand, right.firsthand
     for name, here, there in (
         ("incarnation", mine.incarnation.hex(), theirs.incarnation.hex()),
@@ -170,8 +176,6 @@ def _memory_differences(left: OwnState, right: OwnState) -> list[str]:
     if left.tally is not None and right.tally is not None and _remembered(left) != _remembered(right):
         found.append("what the utility model remembers differs")
     return found
-
-
 
 
 def _learned(state: OwnState) -> list[bytes]:
