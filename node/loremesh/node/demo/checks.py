@@ -39,7 +39,7 @@ def checks(twins: Sequence[Twin], crash: Crash, influence: Influence, hostile: H
             f"{crash.acknowledged} texts with their outcomes, {crash.lost} lost",
         ),
         Check(
-            "afterwards all hold the same feed positions and chain hashes",
+            "afterwards all hold the same feed positions and chain hashes of one another",
             crash.feeds > 0 and crash.feeds_different == 0,
             f"{crash.feeds} chains, {crash.feeds_different} different",
         ),
