@@ -21,6 +21,7 @@ from loremesh.node.ports import Embedder, Fingerprint
 from loremesh.node.replaying import effective_by_id, rebuild, registers_by_id
 from loremesh.sync.busport import Bus
 from loremesh.sync.memory_bus import Faults, MemoryBus, MemoryHub
+from loremesh.sync.nats_bus import NatsBus
 from tests.sync.nats_server import until
 
 HUB_URL = "nats://hub.invalid:4222"
@@ -74,10 +75,13 @@ class LevelRater:
 
 
 class Homes:
-    """Homes under one directory, on one bus in memory, under one clock."""
+    """Homes under one directory, on one bus in memory (NATS if it is to be `real`), under one clock."""
 
-    def __init__(self, root: Path, faults: Faults | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, root: Path, faults: Faults | None = None, seed: int = 0, *, real: bool = False
+    ) -> None:
         self.root = root
+        self.real = real
         self.hub = MemoryHub(seed, faults)
         self.now_ms = START_MS
         self.embedder = CountingEmbedder()
@@ -101,7 +105,8 @@ class Homes:
             assert url == HUB_URL, url
             return MemoryBus(self.hub, called)
 
-        return Parts(embedder, LevelRater(), lambda: self.now_ms, time.monotonic, random_bytes, bus)
+        open_bus = NatsBus if self.real else bus
+        return Parts(embedder, LevelRater(), lambda: self.now_ms, time.monotonic, random_bytes, open_bus)
 
     def path(self, name: str) -> Path:
         return self.root / name

@@ -218,6 +218,19 @@ def behind(
     return wants[:MAX_WANTS]
 
 
+def advanced(
+    held: Mapping[FeedKey, Position], remote: Iterable[OwnFeed | Known], origin: bytes
+) -> dict[FeedKey, Position]:
+    """The positions there would be with everything that a head of `origin` says it has more of. Pure."""
+    found = dict(held)
+    for theirs in remote:
+        whose = theirs.origin if isinstance(theirs, Known) else origin
+        key = FeedKey(whose, theirs.incarnation, theirs.chain)
+        if theirs.number > found.get(key, START).number:
+            found[key] = Position(theirs.number, theirs.hash)
+    return found
+
+
 def bodies_missing(state: SyncState, space: SpaceState, origin: bytes, feed: OwnFeed) -> list[Want]:
     """The bodies to ask for: where we hold a feed's end and some of its frames without bodies, and its origin
     says that more is live in it than we have."""

@@ -31,8 +31,11 @@ from loremesh.sync.outbox import Outbox
 from loremesh.sync.outcomes import Applied, Buffered, Deferred, Duplicate, Outcome, Quarantined, Rejected
 from loremesh.sync.repair import (
     HeadBody,
+    Known,
+    OwnFeed,
     ReplyBody,
     RequestBody,
+    advanced,
     behind,
     bodies_missing,
     frames_for,
@@ -293,18 +296,20 @@ class Session:
             for (where, key), stopped in state.intake.stopped.items()
             if where == self._space and stopped.number == space.position(key).number + 1
         }
-        wants = behind(space.chains, [*content.feeds, *content.changed, *content.vector], peer, skip)
+        told: list[OwnFeed | Known] = [*content.feeds, *content.changed, *content.vector]
+        wants = behind(space.chains, told, peer, skip)
         for feed in content.feeds:
             wants += bodies_missing(state, space, peer, feed)
         for want in wants:
             self._fetcher.add(want, peer, options.grace_s)
-        differs = content.vector_hash != vector_hash(positions(state, space))
+        here = positions(state, space)
+        differs = content.vector_hash != vector_hash(here)
         if differs and self._now() - self._compared_s.get(peer, float("-inf")) >= options.vector_s:
             if peer in self._compared_s or len(self._compared_s) < MAX_HEARD:
                 self._compared_s[peer] = self._now()
             # Either may be behind. It finds out from a head of ours, we from its vector.
             self._compare.set()
-            if not (wants or content.vector):
+            if not content.vector and content.vector_hash != vector_hash(advanced(here, told, peer)):
                 self._fetcher.ask_vector(peer)
 
     async def _answer(self, question: bytes) -> list[bytes]:
