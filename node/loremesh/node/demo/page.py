@@ -267,7 +267,8 @@ def _crash(result: DemoResult) -> str:
 {crash.published_when_killed} frames were out, {crash.acknowledged} notes with their outcomes had been
 acknowledged. It was started again, and {crash.restart_s:.1f} s later all held the same. Of what had been
 acknowledged, {crash.lost} were lost. All {crash.feeds} chains of the honest nodes' frames have the same
-number and the same hash at every honest node ({crash.feeds_different} different), and the registers have the same digest:</p>
+number and the same hash at every honest node ({crash.feeds_different} different),
+and the registers have the same digest:</p>
 <div class="table"><table><thead><tr><th>node</th><th>digest of all honest registers</th></tr></thead>
 <tbody>{digests}</tbody></table></div>
 """
