@@ -70,7 +70,7 @@ def test_the_postings_of_many_removed_rows_are_given_up() -> None:
     for row in range(500):
         postings.remove(row)
     assert found(postings, ["word7"]) == {}
-    assert set(postings._rows) == {f"word{row}" for row in range(500, 1_000)}
+    assert set(postings._of) == {f"word{row}" for row in range(500, 1_000)}
 
 
 def test_a_term_repeated_without_end_still_counts() -> None:

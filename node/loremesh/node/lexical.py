@@ -1,13 +1,12 @@
 """The lexical index: BM25 over the blocks' texts, in memory only, so that nothing readable reaches the disk.
 
-English words are stemmed; Chinese, Japanese kana and Thai, which are written without spaces, are indexed by
-single characters. A query goes by the words that say what it is about: function words count only when there
-are no others. A text's label, what stands before its first colon ("Ada: the tests are green"), is indexed
-once more by itself, since who said a thing is asked for by name.
+A query goes by the words that say what it is about: function words count only when there are no others. A
+text's label, what stands before its first colon ("Ada: the tests are green"), is indexed once more by itself,
+since who said a thing is asked for by name.
 
-tantivy analyses; the postings are our own (`postings`): its BM25 has fixed constants that suit long texts,
-and it goes on counting what was deleted until it merges. Here a removed text counts in nothing from then on:
-scores are to the bit those of an index that never had it.
+The postings are our own (`postings`): tantivy's BM25 has fixed constants that suit long texts, and it goes on
+counting what was deleted until it merges. Here a removed text counts in nothing from then on: scores are to
+the bit those of an index that never had it.
 """
 
 import re
@@ -15,9 +14,9 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-import tantivy
 from numpy.typing import NDArray
 
+from loremesh.node.analysis import Analyzer
 from loremesh.node.postings import Postings
 
 SEARCH_LIMIT: Final = 1_000
@@ -34,17 +33,6 @@ MAX_LABEL_CHARACTERS: Final = 40
 MAX_LABEL_WORDS: Final = 4
 """How long a label may be: the name of somebody or something, not a sentence that ends in a colon."""
 
-_FUNCTION_WORDS: Final = (
-    "a about am an and are as at be been being but by can could d did do does for from had has have he her "
-    "hers him his how i if in into is it its ll m me my of on or our ours re s she should so t than that the "
-    "their theirs them then there these they this those to us ve was we were what when where which who whom "
-    "whose why will with would you your yours"
-)
-"""English words that say how a question is put rather than what it is about, and what an apostrophe leaves
-behind."""
-
-_UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}"
-_TOKENS: Final = rf"[{_UNSPACED}]|[\p{{L}}\p{{M}}\p{{N}}--[{_UNSPACED}]]+"
 _LABEL: Final = re.compile(rf"\s*([^:\n]{{1,{MAX_LABEL_CHARACTERS}}}):\s")
 
 
@@ -52,8 +40,7 @@ class LexicalIndex:
     """Texts by local row number. Not safe for threads that use it at the same time."""
 
     def __init__(self) -> None:
-        self._words = _analyzer()
-        self._content_words = _analyzer(_FUNCTION_WORDS.split())
+        self._analyzer = Analyzer()
         self._texts = Postings()
         self._labels = Postings()
 
@@ -71,10 +58,11 @@ class LexicalIndex:
                 raise ValueError(f"row {row} is not in 0 … {MAX_ROW - 1}")
             if self._texts.has(row):
                 continue
-            self._texts.add(row, self._words.analyze(text))
-            label = self._content_words.analyze(label_of(text))
-            if 0 < len(label) <= MAX_LABEL_WORDS:
-                self._labels.add(row, label)
+            self._texts.add(row, self._analyzer.words(text))
+            if label := label_of(text):
+                words = self._analyzer.content_words(label)
+                if 0 < len(words) <= MAX_LABEL_WORDS:
+                    self._labels.add(row, words)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Rows to be in no later search and in no statistics; rows that are not in the index are passed
@@ -107,7 +95,7 @@ class LexicalIndex:
 
     def _terms(self, query: str) -> list[str]:
         """The query's distinct terms that are looked up."""
-        terms = self._content_words.analyze(query) or self._words.analyze(query)
+        terms = self._analyzer.content_words(query) or self._analyzer.words(query)
         return list(dict.fromkeys(terms))[:MAX_QUERY_TERMS]
 
 
@@ -119,15 +107,3 @@ def label_of(text: str) -> str:
     """
     found = _LABEL.match(text)
     return found.group(1).strip() if found else ""
-
-
-def _analyzer(without: Iterable[str] = ()) -> tantivy.TextAnalyzer:
-    """Text → terms, leaving out some words."""
-    return (
-        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(_TOKENS))
-        .filter(tantivy.Filter.lowercase())
-        .filter(tantivy.Filter.ascii_fold())
-        .filter(tantivy.Filter.custom_stopword(list(without)))
-        .filter(tantivy.Filter.stemmer("english"))
-        .build()
-    )

@@ -34,7 +34,7 @@ class LearningOrder:
         self._changes = 0
         self._seen = -1
         self._order = np.empty(0, np.int64)
-        self._train = np.empty(0, np.int64)
+        self._end = np.empty(0, np.int64)
         self._place = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -97,26 +97,27 @@ class LearningOrder:
         places = self._place[rows]
         learned = places >= 0
         places, values = places[learned], values[learned]
-        train = self._train[places]
+        end = self._end[places]
         for step in range(1, reach + 1):
             places = places + 1
-            inside = places < len(self._order)
-            inside[inside] = self._train[places[inside]] == train[inside]
-            places, values, train = places[inside], values[inside], train[inside]
+            inside = places < end
+            places, values, end = places[inside], values[inside], end[inside]
             after = self._order[places]
             carried[after] = np.maximum(carried[after], values * np.float32(share**step))
         found = np.flatnonzero(carried)
         return found, carried[found]
 
     def _settle(self, size: int) -> None:
-        """Brings what is derived from the order up to date: every row's place (−1: none) and its train."""
+        """Brings what is derived from the order up to date: every row's place (−1: none), and
+        where the train of each place ends."""
         if self._seen == self._changes and len(self._place) >= size:
             return
         self._order = np.array(self._rows, np.int64)
         hours = np.array(self._hours, np.float64)
-        self._train = np.zeros(len(hours), np.int64)
         # An earlier hour (an event from elsewhere) is as far away as a later one.
-        np.cumsum(np.abs(np.diff(hours)) >= TOGETHER_H, out=self._train[1:])
+        begins = np.flatnonzero(np.abs(np.diff(hours)) >= TOGETHER_H) + 1
+        ends = np.append(begins, len(hours))
+        self._end = np.repeat(ends, np.diff(ends, prepend=0))
         self._place = np.full(max(size, int(self._order.max(initial=-1)) + 1), -1, np.int64)
         self._place[self._order] = np.arange(len(self._order))
         self._seen = self._changes

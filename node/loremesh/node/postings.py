@@ -28,8 +28,8 @@ class Postings:
     """Terms of texts by local row number. Rows and terms come as they are: distinct rows, analysed terms."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, array[int]] = {}
-        self._frequencies: dict[str, array[int]] = {}
+        self._of: dict[str, tuple[array[int], array[int]]] = {}
+        """By term: the rows that have it (int32), and how often (uint8)."""
         self._lengths = np.zeros(64, dtype=np.float32)  # whole numbers, exact up to 2²⁴
         self._held = np.zeros(64, dtype=np.bool_)
         self._count = 0
@@ -56,12 +56,11 @@ class Postings:
         for term in terms:
             counts[term] = counts.get(term, 0) + 1
         for term, count in counts.items():
-            rows = self._rows.get(term)
-            if rows is None:
-                rows = self._rows[term] = array("i")
-                self._frequencies[term] = array("B")
-            rows.append(row)
-            self._frequencies[term].append(min(count, MAX_FREQUENCY))
+            held = self._of.get(term)
+            if held is None:
+                held = self._of[term] = array("i"), array("B")
+            held[0].append(row)
+            held[1].append(min(MAX_FREQUENCY, count))
         self._held[row] = True
         self._lengths[row] = len(terms)
         self._count += 1
@@ -88,7 +87,7 @@ class Postings:
         scores = np.zeros(len(self._held), dtype=np.float32)
         by_length = np.float32(k1 * b * self._count / max(self._terms, 1))
         for term in terms:
-            rows, frequencies = self._of(term)
+            rows, frequencies = self._find(term)
             if not len(rows):
                 continue
             idf = math.log1p((self._count - len(rows) + 0.5) / (len(rows) + 0.5))
@@ -111,18 +110,17 @@ class Postings:
         self._settle()
         counts = np.zeros(len(self._held), dtype=np.float32)
         for term in terms:
-            rows, frequencies = self._of(term)
+            rows, frequencies = self._find(term)
             counts[rows] += frequencies
         found = np.flatnonzero(counts)
         return found, np.minimum(counts[found] / self._lengths[found], np.float32(1.0))
 
-    def _of(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    def _find(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Rows that have the term, and how often; to be let go of before the next change."""
-        held = self._rows.get(term)
+        held = self._of.get(term)
         if held is None:
             return np.empty(0, np.int32), np.empty(0, np.uint8)
-        rows = np.frombuffer(held, dtype=np.int32)
-        frequencies = np.frombuffer(self._frequencies[term], dtype=np.uint8)
+        rows, frequencies = np.frombuffer(held[0], np.int32), np.frombuffer(held[1], np.uint8)
         if self._removed:
             kept = self._held[rows]
             rows, frequencies = rows[kept], frequencies[kept]
@@ -136,14 +134,10 @@ class Postings:
     def _sweep(self) -> None:
         """Takes out the postings of removed rows, and terms that no row is left of."""
         self._removed = set()
-        for term, held in list(self._rows.items()):
-            rows = np.frombuffer(held, dtype=np.int32)
+        for term, held in list(self._of.items()):
+            rows, frequencies = np.frombuffer(held[0], np.int32), np.frombuffer(held[1], np.uint8)
             kept = self._held[rows]
-            if kept.all():
-                continue
             if not kept.any():
-                del self._rows[term], self._frequencies[term]
-                continue
-            frequencies = np.frombuffer(self._frequencies[term], dtype=np.uint8)
-            self._rows[term] = array("i", rows[kept].tobytes())
-            self._frequencies[term] = array("B", frequencies[kept].tobytes())
+                del self._of[term]
+            elif not kept.all():
+                self._of[term] = array("i", rows[kept].tobytes()), array("B", frequencies[kept].tobytes())
