@@ -1,9 +1,10 @@
 """Importing peers' registers, against the same rows written straight into SQLite.
 
-Ours: from sealed frames of 1,024 registers through the node's own funnel (open, decode, verify, limits, rows)
-into its sealed log, committed, and into its columns. Raw: per 1,024 rows one transaction (WAL, synchronous
-NORMAL) of three `executemany`: insert an event, upsert the register, upsert the block; no seal, no signature,
-no check. Both get the same rows in the same order, by turns.
+Ours: from sealed frames through the node's own funnel (open, decode, verify, limits, rows) into its sealed
+log, committed, and into its columns. A history comes by block id, in frames as full as a node makes them
+(2,048 registers) or half as full; news come in frames whose blocks lie anywhere. Raw: per 1,024 rows one
+transaction (WAL, synchronous NORMAL) of three `executemany`: insert an event, upsert the register, upsert the
+block; no seal, no signature, no check. Both get the same rows in the same order, by turns.
 """
 
 import sqlite3
@@ -16,17 +17,20 @@ import msgspec
 import numpy as np
 
 from loremesh.node.node import Node
-from loremesh.sync.bodies import Evidence, encode_evidence
+from loremesh.sync.bodies import MAX_ROWS, Evidence, encode_evidence
 from loremesh.sync.fixed import ONE
 from loremesh.sync.outcomes import Applied
 from loremesh.sync.spacestate import enter_space
 from loremesh.sync.wire import Kind
 from tests.bench.figures import Figure, Report, at_least
-from tests.bench.homes import PASSPHRASE
+from tests.bench.homes import BLOCKS, PASSPHRASE
 from tests.sync.world import EPOCH_KEY, Space
 
 ORIGINS: Final = 10
-FRAME_ROWS: Final = 1024
+FULL_ROWS: Final = MAX_ROWS
+"""Of a frame that is as full as it may be, as nodes publish a history."""
+HALF_ROWS: Final = 1024
+TRANSACTION_ROWS: Final = 1024
 INCARNATION: Final = b"i" * 16
 REPEATS: Final = 3
 TARGET: Final = 3.0
@@ -57,7 +61,7 @@ RawRow = tuple[int, bytes, str, int, int, float, int]
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The same registers twice: as sealed frames, and as rows for SQLite, a frame's worth at a time."""
+    """The same registers twice: as sealed frames, and as rows for SQLite, a transaction's worth at a time."""
 
     space: Space
     admissions: list[bytes]
@@ -70,28 +74,31 @@ class Load(msgspec.Struct, frozen=True):
         return sum(map(len, self.rows))
 
 
-def load(blocks: int, per_origin: int, scattered: bool, random: np.random.Generator) -> Load:
+def load(
+    per_origin: int, frame_rows: int, scattered: bool, random: np.random.Generator, blocks: int = BLOCKS
+) -> Load:
     """Each origin states `per_origin` registers of the blocks: of all of them, or of a share of its own.
 
     By block id, as a history is stated; or `scattered`, each frame with blocks from anywhere, as news come.
     """
     space = Space(member_trust=0.5)
     ids = sorted(random.bytes(32) for _ in range(blocks))
-    made = Load(space, [], [], [])
+    admissions, frames, rows = [], [], list[RawRow]()
     for origin in range(ORIGINS):
         peer = space.peer(f"peer {origin}", incarnation=INCARNATION)
-        made.admissions.append(peer.admission_frame())
+        admissions.append(peer.admission_frame())
         first = origin * per_origin % blocks
         mine = np.arange(first, first + per_origin)
         if scattered:
             random.shuffle(mine)
-        for start in range(0, per_origin, FRAME_ROWS):
-            evidence = _evidence([ids[at] for at in np.sort(mine[start : start + FRAME_ROWS])], random)
-            made.frames.append(peer.sealed(Kind.EVIDENCE, encode_evidence(evidence)))
+        for start in range(0, per_origin, frame_rows):
+            evidence = _evidence([ids[at] for at in np.sort(mine[start : start + frame_rows])], random)
+            frames.append(peer.sealed(Kind.EVIDENCE, encode_evidence(evidence)))
             columns = (evidence.alpha, evidence.beta, evidence.stability_h, evidence.version)
             values = zip(evidence.ids, *(column.tolist() for column in columns), strict=True)
-            made.rows.append([(origin, one, "", *rest) for one, *rest in values])
-    return made
+            rows += [(origin, one, "", *rest) for one, *rest in values]
+    parts = [rows[at : at + TRANSACTION_ROWS] for at in range(0, len(rows), TRANSACTION_ROWS)]
+    return Load(space, admissions, frames, parts)
 
 
 def _evidence(ids: list[bytes], random: np.random.Generator) -> Evidence:
@@ -154,15 +161,16 @@ async def ours(home: Path, made: Load) -> Imported:
 
 
 async def measure(scratch: Path) -> Report:
-    """The three loads, `REPEATS` times each."""
+    """Every load, `REPEATS` times."""
     random = np.random.default_rng(11)
     figures: list[Figure] = []
-    for name, blocks, per_origin, scattered in (
-        ("10 × 100,000 registers, by block id", 100_000, 100_000, False),
-        ("10 × 100,000 registers, as news come", 100_000, 100_000, True),
-        ("10 × 10,000 registers, by block id", 100_000, 10_000, False),
+    for name, per_origin, frame_rows, scattered in (
+        ("10 × 100,000 registers, a history in full frames", 100_000, FULL_ROWS, False),
+        ("10 × 100,000 registers, a history in half frames", 100_000, HALF_ROWS, False),
+        ("10 × 100,000 registers, news in half frames", 100_000, HALF_ROWS, True),
+        ("10 × 10,000 registers, a history in full frames", 10_000, FULL_ROWS, False),
     ):
-        made = load(blocks, per_origin, scattered, random)
+        made = load(per_origin, frame_rows, scattered, random)
         straight: list[float] = []
         through: list[Imported] = []
         for repeat in range(REPEATS):
