@@ -2,7 +2,10 @@
 
 import asyncio
 import importlib.util
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -393,3 +396,19 @@ async def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert origin.origin is not None
     with pytest.raises(EmbedderError, match=str(Path(origin.origin).parent / "gone.onnx")):
         await MiniLM().embed(["text"])
+
+
+def test_the_default_embedder_leaves_nothing_outside_the_home(tmp_path: Path) -> None:
+    """Embedding writes no file to the user's cache or the temporary directory: no reports, no device id."""
+    script = (
+        "import asyncio\n"
+        "from loremesh.node.embed.minilm import MiniLM\n"
+        "assert asyncio.run(MiniLM().embed(['one text'])).shape == (1, 384)\n"
+    )
+    places = {name: tmp_path / name for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME")}
+    for place in places.values():
+        place.mkdir()
+    environ = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environ |= {name: str(place) for name, place in places.items()}
+    subprocess.run([sys.executable, "-c", script], env=environ, check=True, timeout=120)
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -88,9 +88,16 @@ class Administration:
         return changes
 
     async def status(self, running: bool) -> Status:
-        """The node at a glance."""
+        """The node at a glance, of one moment: nothing comes in while it is put together."""
+
+        async def work() -> Status:
+            await self._ground.refresh()
+            return self._status(running)
+
+        return await self._ground.exclusive(work)
+
+    def _status(self, running: bool) -> Status:
         ground = self._ground
-        await ground.exclusive(ground.refresh)
         memory, sync = ground.memory, ground.memory.sync
         home = ground.store.paths.root
         feeds = [

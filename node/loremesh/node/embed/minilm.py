@@ -12,17 +12,24 @@ in its batch (measured: to the bit, padding included). Across processors the las
 import asyncio
 import hashlib
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import onnxruntime
 from msgspec import Struct
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from loremesh.node.ports import EmbedderError, Fingerprint
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+TELEMETRY_OFF: Final = "ORT_DISABLE_TELEMETRY"
+"""The runtime's Linux wheel (seen in 1.32) keeps a device id and a queue of reports in the user's cache and in
+the temporary directory from the moment it is imported, unless this variable is set before."""
 
 DIMENSION: Final = 384
 
@@ -69,7 +76,7 @@ FINGERPRINT: Final = Fingerprint(
 
 
 class _Model(Struct, frozen=True):
-    session: onnxruntime.InferenceSession
+    session: "onnxruntime.InferenceSession"
     tokenizer: Tokenizer
 
 
@@ -107,6 +114,9 @@ class MiniLM:
 
 
 def _load(threads: int) -> _Model:
+    os.environ[TELEMETRY_OFF] = "1"
+    import onnxruntime
+
     weights, tokenizer_file = _checked(WEIGHTS), _checked(TOKENIZER)
     options = onnxruntime.SessionOptions()
     options.enable_cpu_mem_arena = False  # the arena keeps the memory of the largest batch ever seen
