@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 TELEMETRY_OFF: Final = "ORT_DISABLE_TELEMETRY"
-"""The runtime's Linux wheel (seen in 1.32) keeps a device id and a queue of reports in the user's cache and in
+"""The runtime's Linux wheel (seen in 1.32) keeps a device id and a queue of reports in the user's cache and
 the temporary directory from the moment it is imported, unless this variable is set before."""
 
 DIMENSION: Final = 384
