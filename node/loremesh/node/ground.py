@@ -92,6 +92,11 @@ class Ground:
         """The active hour, without counting this as use; a wall clock goes on by itself."""
         return self.tick() if self.clock.idle_gap_h == WALL else self.clock.hour
 
+    def go_on_from(self, hour: float) -> None:
+        """The clock stands at this active hour now, unless it is later already."""
+        if hour > self.clock.hour:
+            self.clock.hour, self.clock.wall_ms = hour, self.parts.now_ms()
+
     def stamp(self) -> ActiveClock:
         """A clock for events that are no use of the memory (trust, say): this hour, today's wall time."""
         return ActiveClock(self.hour(), self.parts.now_ms())

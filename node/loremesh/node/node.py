@@ -19,6 +19,8 @@ from loremesh.node.administering import Administration
 from loremesh.node.compose import real_parts
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
 from loremesh.node.errors import NodeError, UsageError
+from loremesh.node.exchange import giving, taking
+from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
 from loremesh.node.explaining import explain
 from loremesh.node.finding import Question
 from loremesh.node.ground import NO_ROW, Ground, stored_fingerprint
@@ -240,6 +242,14 @@ class Node:
     async def forget(self, block: str) -> Forgotten:
         """Destroy a block here: key, text, vector, events, and its rows in frames."""
         return await forgetting.forget(self._ground, block)
+
+    async def export_page(self, cursor: str = "") -> ExportedPage:
+        """A page of what this home's own events made; `exchange.files.export_to` writes a file of them."""
+        return await giving.export_page(self._ground, cursor)
+
+    async def import_page(self, page: ImportPage) -> ImportedPage:
+        """Take in a page of a file; `exchange.files.import_from` reads one. What is here adds nothing."""
+        return await taking.import_page(self._ground, page)
 
     async def peers(self) -> list[PeerSeen]:
         """Every peer seen, trusted or not."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 
 from loremesh.node.errors import UsageError
+from loremesh.node.exchange.lines import ExportedPage, ExportPage, ImportedPage, ImportPage
 from loremesh.node.params import (
     Confirm,
     Consolidate,
@@ -127,6 +128,14 @@ async def _forget(node: Node, p: OneBlock, _: Progress | None) -> Forgotten:
     return await node.forget(p.block)
 
 
+async def _export_page(node: Node, p: ExportPage, _: Progress | None) -> ExportedPage:
+    return await node.export_page(p.cursor)
+
+
+async def _import_page(node: Node, p: ImportPage, _: Progress | None) -> ImportedPage:
+    return await node.import_page(p)
+
+
 async def _peers(node: Node, p: Page, _: Progress | None) -> list[PeerSeen]:
     return _page(await node.peers(), p)
 
@@ -178,6 +187,16 @@ DOCTOR_FIT: Final = Verb(
     "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
 )
 FORGET: Final = Verb("forget", "Remove a block from this home.", OneBlock, Forgotten, _forget)
+EXPORT_PAGE: Final = Verb(
+    "export_page",
+    "A page of own events, as lines of a file.",
+    ExportPage,
+    ExportedPage,
+    _export_page,
+)
+IMPORT_PAGE: Final = Verb(
+    "import_page", "Take in a page of lines of a file.", ImportPage, ImportedPage, _import_page
+)
 PEERS: Final = Verb("peers", "The peers known here.", Page, list[PeerSeen], _peers)
 TRUST_SET: Final = Verb("trust_set", "Set a peer's trust.", TrustSet, TrustChange, _trust_set)
 TRUST_REVOKE: Final = Verb(
@@ -204,6 +223,8 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         REPLAY,
         DOCTOR_FIT,
         FORGET,
+        EXPORT_PAGE,
+        IMPORT_PAGE,
         PEERS,
         TRUST_SET,
         TRUST_REVOKE,

@@ -1,0 +1,1 @@
+"""Export and import: loremesh's own format, other systems' files, Markdown for reading."""

@@ -1,0 +1,238 @@
+"""Events in words and back: what stands in a file about one event, checked like any other input.
+
+Field by field: fixed point becomes plain numbers (exact: they are multiples of 2^-16), ids become hex, a row
+becomes its block's id. So an event of a new kind needs an entry in `KINDS` and a bound in `_check`, no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import UnionType
+from typing import Final, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from loremesh.node import evidence
+from loremesh.node.events import (
+    EPISODE_BYTES,
+    PEER_BYTES,
+    SPACE_BYTES,
+    Connect,
+    Consolidate,
+    Counted,
+    FrameName,
+    Learn,
+    Outcome,
+    RecallHit,
+    Rescore,
+    Share,
+    Trust,
+)
+from loremesh.node.exchange.lines import Detail
+from loremesh.node.params import MAX_HITS
+from loremesh.sync.content import context_label
+from loremesh.sync.errors import InvalidInput
+from loremesh.sync.fixed import MAX_FX, ONE, to_fx
+
+Told = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect | Counted | Trust
+
+KINDS: Final[dict[str, type[Told]]] = {
+    "learn": Learn,
+    "share": Share,
+    "consolidate": Consolidate,
+    "rescore": Rescore,
+    "outcome": Outcome,
+    "recall_hit": RecallHit,
+    "connect": Connect,
+    "counted": Counted,
+    "trust": Trust,
+}
+NAMES: Final = {kind: name for name, kind in KINDS.items()}
+TIME: Final = ("hour", "wall_ms")
+ROW: Final = "other"
+"""The one field that holds a row."""
+MAX_SPACES: Final = MAX_HITS
+MAX_VERSION: Final = 2**53
+_HINTS: Final = {kind: get_type_hints(kind) for kind in NAMES}
+_DEFAULTS: Final = {
+    kind: {field.name: field.default for field in msgspec.structs.fields(kind) if not field.required}
+    for kind in NAMES
+}
+
+
+def tell(event: Told, id_of: Callable[[int], bytes]) -> tuple[str, Detail]:
+    """The event's kind and what it holds besides its time."""
+    detail: Detail = {}
+    for name in type(event).__struct_fields__:
+        if name in TIME:
+            continue
+        value = getattr(event, name)
+        if name.endswith("_fx"):
+            detail[name.removesuffix("_fx")] = value / ONE
+        elif name == ROW:
+            detail[name] = id_of(value).hex()
+        else:
+            detail[name] = _plain(value)
+    return NAMES[type(event)], detail
+
+
+def hear(kind: str, hour: float, wall_ms: int, detail: Detail, row_of: Callable[[bytes], int]) -> Told:
+    """The event that `tell` told. Raises InvalidInput naming what is wrong with it."""
+    made = KINDS.get(kind)
+    if made is None:
+        raise InvalidInput("kind", f"{kind[:80]!r} is none this release knows: {', '.join(KINDS)}")
+    values: dict[str, object] = {"hour": hour, "wall_ms": wall_ms}
+    left = dict(detail)
+    for name, hint in _HINTS[made].items():
+        if name in TIME:
+            continue
+        said = name.removesuffix("_fx")
+        if said not in left:
+            if name not in _DEFAULTS[made]:
+                raise InvalidInput(said, f"is missing from {kind!r}")
+            values[name] = _DEFAULTS[made][name]
+            continue
+        value = left.pop(said)
+        if name.endswith("_fx"):
+            values[name] = to_fx(_number(said, value), said)
+        elif name == ROW:
+            values[name] = row_of(_bytes(said, value, 32))
+        else:
+            values[name] = _typed(said, value, hint)
+    if left:
+        raise InvalidInput(next(iter(left)), f"is not known in {kind!r}")
+    event = made(**values)  # type: ignore[arg-type]  # the values are those that the hints ask for
+    _check(event)
+    return event
+
+
+def _check(event: Told) -> None:
+    """The bounds that hold for an event made here hold for one that comes from a file."""
+    match event:
+        case Learn():
+            _tags(event.tags)
+        case Share():
+            _tags(event.tags)
+            if len(event.spaces) > MAX_SPACES or any(len(space) != SPACE_BYTES for space in event.spaces):
+                raise InvalidInput("spaces", f"must be at most {MAX_SPACES} ids of {SPACE_BYTES} bytes")
+        case Consolidate() | Rescore():
+            _unit("rating", event.rating)
+            _mass(event.alpha_fx + event.beta_fx)
+            check_line("rater", event.rater, evidence.MAX_NAME_CHARACTERS)
+        case Outcome():
+            _unit("signal", event.signal)
+            _unit("retrieval", event.retrieval_fx / ONE)
+            _mass(event.alpha_fx + event.beta_fx)
+            _label(event.context)
+            _episode(event.episode, empty=True)
+            if not 0 <= event.version <= MAX_VERSION:
+                raise InvalidInput("version", f"is {event.version}; it must be from 0 to 2^53")
+        case RecallHit():
+            _unit("retrieval", event.retrieval_fx / ONE)
+            _label(event.context)
+            _episode(event.episode, empty=False)
+            _finite("score", event.score)
+        case Connect():
+            _unit("weight", event.weight_fx / ONE)
+        case Counted():
+            _mass(event.alpha_fx + event.beta_fx)
+            _mass(event.prior_a_fx + event.prior_b_fx)
+            _finite("stability_h", event.stability_h)
+            if event.rating >= 0.0:
+                _unit("rating", event.rating)
+            _finite("rating", event.rating)
+        case Trust():
+            _unit("value", event.value_fx / ONE)
+            check_line("why", event.why, evidence.MAX_WHY_CHARACTERS)
+            check_line("who", event.who, evidence.MAX_NAME_CHARACTERS)
+            if len(event.peer) != PEER_BYTES:
+                raise InvalidInput("peer", f"has {len(event.peer)} bytes; it must have {PEER_BYTES}")
+
+
+def _plain(value: object) -> bool | int | float | str | list[str] | None:
+    match value:
+        case FrameName():
+            return value.name.lower()
+        case bool() | int() | float() | str() | None:
+            return value
+        case bytes():
+            return value.hex()
+        case tuple():
+            return [one.hex() if isinstance(one, bytes) else str(one) for one in value]
+        case _:
+            raise TypeError(f"an event holds a {type(value).__name__}, which no line can")
+
+
+def _typed(name: str, value: object, hint: object) -> object:
+    """`value` as the field wants it."""
+    if get_origin(hint) in (Union, UnionType):
+        raise TypeError(f"{name}: a field with several types has no form in a file")
+    if hint is bytes:
+        return _bytes(name, value, None)
+    if hint is float:
+        return _number(name, value)
+    if hint is FrameName:
+        try:
+            return FrameName[str(value).upper()]
+        except KeyError:
+            raise InvalidInput(name, f"{str(value)[:80]!r} is no frame") from None
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InvalidInput(name, "must be a list of texts")
+        return tuple(_bytes(name, one, None) if get_args(hint)[0] is bytes else one for one in value)
+    if type(value) is not hint:
+        raise InvalidInput(name, f"is {str(value)[:80]!r}, which is not of the type it must have")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(name, f"is {str(value)[:80]!r}; it must be a number")
+    return float(value)
+
+
+def _bytes(name: str, value: object, length: int | None) -> bytes:
+    try:
+        found = bytes.fromhex(value) if isinstance(value, str) and value == value.lower() else None
+    except ValueError:
+        found = None
+    if found is None or length not in (None, len(found)):
+        raise InvalidInput(name, f"is {str(value)[:80]!r}; it must be an id in lower-case hex")
+    return found
+
+
+def _unit(name: str, value: float) -> None:
+    if not 0.0 <= value <= 1.0:
+        raise InvalidInput(name, f"is {value!r}; it must be a number from 0 to 1")
+
+
+def _finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InvalidInput(name, f"is {value!r}; it must be a finite number")
+
+
+def _mass(mass_fx: int) -> None:
+    if mass_fx > MAX_FX:
+        raise InvalidInput("alpha and beta", f"come to {mass_fx / ONE}; a register holds {MAX_FX // ONE}")
+
+
+def _tags(tags: tuple[str, ...]) -> None:
+    if evidence.check_tags(tags) != tags:
+        raise InvalidInput("tags", "are not in normal form, or one is there twice")
+
+
+def _label(context: str) -> None:
+    if context_label(context) != context:
+        raise InvalidInput("context", f"{context!a} is not in normal form")
+
+
+def check_line(name: str, text: str, most: int) -> None:
+    """One line that can be stored and shown. Raises InvalidInput naming the field."""
+    if len(text) > most or not text.isprintable():
+        raise InvalidInput(name, f"is {text[:80]!a}; it must be at most {most} printable characters")
+
+
+def _episode(episode: bytes, *, empty: bool) -> None:
+    if len(episode) != EPISODE_BYTES and not (empty and not episode):
+        raise InvalidInput("episode", f"has {len(episode)} bytes; it must have {EPISODE_BYTES}")
