@@ -6,7 +6,9 @@ make up a good part of all, or when one of those rows comes back.
 
 import math
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,9 +19,6 @@ B: Final = 0.4
 """How soon a repeated term stops adding, and how much a long text is held against it. The defaults of the
 Anserini toolkit (Yang, Fang and Lin, SIGIR 2017): lower than the usual 1.2 and 0.75, as short texts ask."""
 
-MAX_FREQUENCY: Final = 255
-"""A term's count in a text, kept in a byte: at 255 it adds less than half a percent below infinitely many."""
-
 _SWEEP_SHARE: Final = 0.1
 """Part of the rows that may be removed ones before their postings are taken out: a pass over every term."""
 
@@ -28,8 +27,9 @@ class Postings:
     """Terms of texts by local row number. Rows and terms come as they are: distinct rows, analysed terms."""
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[array[int], array[int]]] = {}
-        """By term: the rows that have it (int32), and how often (uint8)."""
+        self._of: defaultdict[str, array[int]] = defaultdict(partial(array, "i"))
+        """By term: the row of every occurrence (int32), those of one row side by side. Adding a text is then
+        one append per word, which is much of what opening a home takes; counting is left to the query."""
         self._lengths = np.zeros(64, dtype=np.float32)  # whole numbers, exact up to 2²⁴
         self._held = np.zeros(64, dtype=np.bool_)
         self._count = 0
@@ -52,15 +52,9 @@ class Postings:
             more = max(row + 1, 2 * len(self._held)) - len(self._held)
             self._lengths = np.concatenate((self._lengths, np.zeros(more, np.float32)))
             self._held = np.concatenate((self._held, np.zeros(more, np.bool_)))
-        counts: dict[str, int] = {}
+        occurrences = self._of
         for term in terms:
-            counts[term] = counts.get(term, 0) + 1
-        for term, count in counts.items():
-            held = self._of.get(term)
-            if held is None:
-                held = self._of[term] = array("i"), array("B")
-            held[0].append(row)
-            held[1].append(min(MAX_FREQUENCY, count))
+            occurrences[term].append(row)
         self._held[row] = True
         self._lengths[row] = len(terms)
         self._count += 1
@@ -115,16 +109,16 @@ class Postings:
         found = np.flatnonzero(counts)
         return found, np.minimum(counts[found] / self._lengths[found], np.float32(1.0))
 
-    def _find(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Rows that have the term, and how often; to be let go of before the next change."""
+    def _find(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Distinct rows that have the term, and how often; to be let go of before the next change."""
         held = self._of.get(term)
-        if held is None:
-            return np.empty(0, np.int32), np.empty(0, np.uint8)
-        rows, frequencies = np.frombuffer(held[0], np.int32), np.frombuffer(held[1], np.uint8)
+        rows = np.empty(0, np.int32) if held is None else np.frombuffer(held, np.int32)
         if self._removed:
-            kept = self._held[rows]
-            rows, frequencies = rows[kept], frequencies[kept]
-        return rows, frequencies
+            rows = rows[self._held[rows]]
+        first = np.ones(len(rows), np.bool_)
+        np.not_equal(rows[1:], rows[:-1], out=first[1:])
+        starts = np.flatnonzero(first)
+        return rows[starts], np.diff(starts, append=len(rows))
 
     def _settle(self) -> None:
         """Sweeps when it is worth a pass over every term."""
@@ -135,9 +129,9 @@ class Postings:
         """Takes out the postings of removed rows, and terms that no row is left of."""
         self._removed = set()
         for term, held in list(self._of.items()):
-            rows, frequencies = np.frombuffer(held[0], np.int32), np.frombuffer(held[1], np.uint8)
+            rows = np.frombuffer(held, np.int32)
             kept = self._held[rows]
             if not kept.any():
                 del self._of[term]
             elif not kept.all():
-                self._of[term] = array("i", rows[kept].tobytes()), array("B", frequencies[kept].tobytes())
+                self._of[term] = array("i", rows[kept].tobytes())
