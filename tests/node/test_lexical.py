@@ -122,6 +122,18 @@ def test_a_query_names_the_labels_that_texts_begin_with() -> None:
     assert named(index, "Ada") == {2: 0.5, 3: 0.5}
 
 
+def test_a_block_in_other_bytes_is_found_alike() -> None:
+    """White space and composition are the giver's; the words and the label are not."""
+    plain = index_of(["José Pérez: le café est fermé", "Ada: the tests are green"])
+    other = index_of(
+        ["Jose\u0301 \n Pe\u0301rez:\tle cafe\u0301 est ferme\u0301", " Ada:\nthe  tests are green"]
+    )
+    for query in ("José Pérez", "Jose\u0301 Pe\u0301rez", "café fermé", "Ada's tests"):
+        assert found(plain, query) == found(other, query) != []
+        assert named(plain, query) == named(other, query)
+    assert named(other, "José Pérez") == {0: 1.0}
+
+
 def test_a_label_of_function_words_is_none() -> None:
     assert named(index_of(["I: am here", "To: whom"]), "to whom am I speaking") == {}
 

@@ -2,7 +2,8 @@
 
 A query goes by the words that say what it is about: function words count only when there are no others. A
 text's label, what stands before its first colon ("Ada: the tests are green"), is indexed once more by itself,
-since who said a thing is asked for by name.
+since who said a thing is asked for by name. All is taken in normal form: the same block in other bytes is
+found alike.
 
 The postings are our own (`postings`): tantivy's BM25 has fixed constants that suit long texts, and it goes on
 counting what was deleted until it merges. Here a removed text counts in nothing from then on: scores are to
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from loremesh.node.analysis import Analyzer
 from loremesh.node.postings import Postings
+from loremesh.sync.content import normalise
 
 SEARCH_LIMIT: Final = 1_000
 """How many texts a query may give a lexical part to (DESIGN §3)."""
@@ -33,7 +35,7 @@ MAX_LABEL_CHARACTERS: Final = 40
 MAX_LABEL_WORDS: Final = 4
 """How long a label may be: the name of somebody or something, not a sentence that ends in a colon."""
 
-_LABEL: Final = re.compile(rf"\s*([^:\n]{{1,{MAX_LABEL_CHARACTERS}}}):\s")
+_LABEL: Final = re.compile(rf"([^:]{{1,{MAX_LABEL_CHARACTERS}}}): ")
 
 
 class LexicalIndex:
@@ -58,8 +60,9 @@ class LexicalIndex:
                 raise ValueError(f"row {row} is not in 0 … {MAX_ROW - 1}")
             if self._texts.has(row):
                 continue
-            self._texts.add(row, self._analyzer.words(text))
-            if label := label_of(text):
+            normal = normalise(text)
+            self._texts.add(row, self._analyzer.words(normal))
+            if label := label_of(normal):
                 words = self._analyzer.content_words(label)
                 if 0 < len(words) <= MAX_LABEL_WORDS:
                     self._labels.add(row, words)
@@ -95,15 +98,16 @@ class LexicalIndex:
 
     def _terms(self, query: str) -> list[str]:
         """The query's distinct terms that are looked up."""
-        terms = self._analyzer.content_words(query) or self._analyzer.words(query)
+        normal = normalise(query)
+        terms = self._analyzer.content_words(normal) or self._analyzer.words(normal)
         return list(dict.fromkeys(terms))[:MAX_QUERY_TERMS]
 
 
 def label_of(text: str) -> str:
-    """What a text begins with up to a colon and white space, when that is short; '' otherwise.
+    """What a text in normal form begins with up to a colon and a space, when that is short; '' otherwise.
 
     >>> label_of("Ada: the tests are green"), label_of("See https://example.org: it moved")
     ('Ada', '')
     """
     found = _LABEL.match(text)
-    return found.group(1).strip() if found else ""
+    return found.group(1) if found else ""
