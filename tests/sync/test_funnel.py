@@ -2,23 +2,19 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from loremesh.crypto.frames import seal_frame
 from loremesh.crypto.identity import Identity
-from loremesh.sync.admission import admission_for, encode_admission
+from loremesh.sync.admission import admission_for
 from loremesh.sync.bodies import encode_blocks
 from loremesh.sync.content import block_id
-from loremesh.sync.feed import FeedKey, ForkKind, Want
+from loremesh.sync.feed import FeedKey, Want
 from loremesh.sync.fixed import ONE
 from loremesh.sync.funnel import (
-    admit,
     admit_carried,
     admit_following,
     at_rest,
     examine,
-    passed_again,
 )
 from loremesh.sync.intake import MAX_WAITING_FRAMES
 from loremesh.sync.limits import Budgets
@@ -26,21 +22,16 @@ from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import (
     Applied,
     Buffered,
-    Deferred,
     Duplicate,
-    Limit,
     Passed,
-    Quarantined,
     Reason,
     Rejected,
 )
 from loremesh.sync.spacestate import accept
-from loremesh.sync.trust import PeerTrust, Policy
 from loremesh.sync.wire import MAX_FRAME_BYTES, Chain, Kind, compose, seal_signed
 from tests.sync.world import (
     EPOCH_KEY,
     TIME_MS,
-    Node,
     Peer,
     Row,
     Space,
@@ -49,18 +40,9 @@ from tests.sync.world import (
     fingerprint,
     many_rows,
     masses,
+    met,
+    reason_of,
 )
-
-
-async def met(node: Node, space: Space, name: str = "ann") -> Peer:
-    peer = space.peer(name)
-    await node.meet(peer)
-    return peer
-
-
-def reason_of(outcome: object) -> Reason:
-    assert isinstance(outcome, Rejected)
-    return outcome.reason
 
 
 async def test_evidence_and_texts_of_a_member_are_applied() -> None:
@@ -250,211 +232,6 @@ async def test_texts_are_refused_in_a_space_that_shares_statistics_only() -> Non
     assert reason_of(await node.take(ann.blocks("a"))) is Reason.NO_CONTENT
 
 
-async def test_frames_of_a_peer_without_trust_are_kept_and_count_once_it_is_trusted() -> None:
-    space = Space(member_trust=0)
-    node = space.node()
-    ann = await met(node, space)
-    outcome = await node.take(ann.evidence(Row("a", 1, 0)))
-    assert isinstance(outcome, Quarantined)
-    assert node.state.lens().tau_fx.tolist() == [0]
-    node.state.policy = Policy(peers={ann.public: PeerTrust(ONE)})
-    assert node.state.lens().tau_fx.tolist() == [ONE]
-    assert masses(node.state, "a") == {ann.public: (1.0, 0.0)}
-
-
-async def test_quarantine_is_bounded_and_opens_when_trust_rises() -> None:
-    space = Space(member_trust=0)
-    node = space.node(budgets=Budgets(quarantine_bytes=1000))
-    ann = await met(node, space)
-    frames = [ann.evidence(Row(f"text {number}", 1, 0, number)) for number in range(1, 9)]
-    outcomes = [await node.take(frame) for frame in frames]
-    assert isinstance(outcomes[0], Quarantined)
-    assert isinstance(outcomes[-1], Deferred)
-    assert outcomes[-1].limit is Limit.QUARANTINE
-    assert at_rest(node.state, node.space, node.now_s) == {ann.key()}
-    node.state.policy = Policy(peers={ann.public: PeerTrust(ONE)})
-    assert at_rest(node.state, node.space, node.now_s) == set()
-    for frame in frames:
-        await node.take(frame)
-    assert node.space.position(ann.key()).number == len(frames)
-
-
-@pytest.mark.parametrize(
-    ("limit", "budgets"),
-    [
-        (Limit.FRAMES, Budgets(frames_per_s=1, frames_burst=2)),
-        (Limit.BYTES, Budgets(bytes_per_s=1000, bytes_burst=600)),
-        (Limit.MASS, Budgets(mass_per_h=3600, mass_burst=3, initial_registers=0)),
-    ],
-)
-async def test_a_frame_over_a_limit_is_deferred_and_taken_when_the_budget_is_back(
-    limit: Limit, budgets: Budgets
-) -> None:
-    space = Space()
-    node = space.node(budgets=budgets)
-    ann = await met(node, space)
-    frames = [ann.evidence(Row(f"text {number}", 2, 0, number)) for number in range(1, 4)]
-    outcomes = [await node.take(frame) for frame in frames]
-    assert [type(outcome) for outcome in outcomes] == [Applied, Applied, Deferred]
-    deferred = outcomes[-1]
-    assert isinstance(deferred, Deferred)
-    assert deferred.limit is limit
-    assert deferred.want == Want(ann.public, ann.incarnation, Chain.DATA, 3, 3)
-    assert deferred.until_s > node.now_s
-    follower = ann.evidence(Row("after", 2, 0, 4))
-    assert isinstance(await node.take(follower), Deferred)
-    assert node.state.intake.waiting == {}
-    node.now_s = deferred.until_s
-    assert isinstance(await node.take(frames[2]), Applied)
-    assert at_rest(node.state, node.space, node.now_s) == set()
-
-
-async def test_new_blocks_are_limited_and_known_ones_are_not() -> None:
-    space = Space()
-    node = space.node(budgets=Budgets(blocks_per_h=3600, blocks_burst=2))
-    ann, bob = await met(node, space), await met(node, space, "bob")
-    assert isinstance(await node.take(ann.blocks("a", "b", "c")), Applied)
-    assert isinstance(await node.take(bob.blocks("a", "b", "c")), Applied)
-    assert isinstance(await node.take(bob.blocks("d")), Applied)
-    outcome = await node.take(ann.blocks("e"))
-    assert isinstance(outcome, Deferred)
-    assert outcome.limit is Limit.BLOCKS
-
-
-async def test_a_limit_counts_per_principal_so_that_more_keys_buy_no_more() -> None:
-    space = Space()
-    node = space.node(budgets=Budgets(frames_per_s=0, frames_burst=3))
-    sybils = [space.peer(f"sybil {number}", label="mallory", uses=9) for number in range(4)]
-    await node.meet(*sybils)
-    outcomes = [await node.take(sybil.evidence(Row("a", 1, 0))) for sybil in sybils]
-    assert [type(outcome) for outcome in outcomes] == [Applied, Applied, Applied, Deferred]
-    other = await met(node, space)
-    assert isinstance(await node.take(other.evidence(Row("a", 1, 0))), Applied)
-
-
-async def test_the_first_registers_are_free_of_the_mass_budget() -> None:
-    space = Space()
-    node = space.node(budgets=Budgets(mass_per_h=0, mass_burst=1, initial_registers=2))
-    ann = await met(node, space)
-    passed = examine(
-        node.state, ann.evidence(Row("a", 8, 0), Row("b", 8, 0), Row("c", 4, 1)), node.now_s, node.hour
-    )
-    assert isinstance(passed, Passed)
-    assert passed.charge.mass_fx in (5 * ONE, 8 * ONE)  # which two are first depends on the ids' order
-
-
-async def test_at_most_a_thousand_of_a_register_counts_against_the_mass_budget() -> None:
-    space = Space()
-    node = space.node(budgets=Budgets(initial_registers=0))
-    ann = await met(node, space)
-    passed = examine(node.state, ann.evidence(Row("a", 900_000, 0)), node.now_s, node.hour)
-    assert isinstance(passed, Passed)
-    assert passed.charge.mass_fx == 1000 * ONE
-
-
-async def test_control_frames_are_not_held_up_by_evidence() -> None:
-    space = Space()
-    node = space.node(budgets=Budgets(frames_per_s=0, frames_burst=1))
-    ann = await met(node, space)
-    await node.take(ann.evidence(Row("a", 1, 0)))
-    assert isinstance(await node.take(ann.evidence(Row("a", 2, 0, 2))), Deferred)
-    assert isinstance(await node.take(space.peer("ann", incarnation=b"j" * 16).admission_frame()), Applied)
-
-
-async def test_two_frames_with_one_number_set_the_incarnation_aside_with_proof() -> None:
-    space = Space()
-    node = space.node()
-    ann = await met(node, space)
-    held = ann.evidence(Row("a", 1, 0))
-    await node.take(held, ann.evidence(Row("a", 2, 0, 2)))
-    outcome = await node.take(ann.sealed(Kind.EVIDENCE, ann.body(Row("a", 9, 0)), number=1))
-    assert isinstance(outcome, Rejected)
-    assert outcome.reason is Reason.FORK
-    assert outcome.proof is not None
-    assert outcome.proof.kind is ForkKind.NUMBER
-    assert outcome.proof.held is not None
-    assert outcome.proof.held.header.number == outcome.proof.other.header.number == 1
-    assert outcome.proof.held.header != outcome.proof.other.header
-    assert node.journal.proofs == [outcome.proof]
-    assert node.state.lens().tau_fx.tolist() == [0]
-    assert reason_of(await node.take(ann.evidence(Row("a", 3, 0, 3)))) is Reason.SET_ASIDE
-    assert isinstance(await node.take(held), Duplicate)
-
-
-async def test_a_frame_that_names_another_predecessor_is_a_fork() -> None:
-    space = Space()
-    node = space.node()
-    ann = await met(node, space)
-    await node.take(ann.evidence(Row("a", 1, 0)))
-    outcome = await node.take(
-        ann.sealed(Kind.EVIDENCE, ann.body(Row("a", 2, 0, 2)), number=2, previous=b"x" * 32)
-    )
-    assert isinstance(outcome, Rejected)
-    assert outcome.proof is not None
-    assert outcome.proof.kind is ForkKind.LINK
-
-
-async def test_one_version_with_two_values_is_a_fork() -> None:
-    space = Space()
-    node = space.node()
-    ann = await met(node, space)
-    await node.take(ann.evidence(Row("a", 1, 0)))
-    outcome = await node.take(ann.evidence(Row("a", 2, 0)))
-    assert isinstance(outcome, Rejected)
-    assert outcome.proof is not None
-    assert outcome.proof.kind is ForkKind.VERSION
-    assert outcome.proof.held is not None
-    assert outcome.proof.held.header.number == 1
-
-
-async def test_a_fork_seen_in_one_space_counts_in_all() -> None:
-    space, other = Space(), Space(name="other")
-    node = space.node()
-    node.enter(other)
-    here, there = space.peer("ann"), other.peer("ann")
-    await node.meet(here, there)
-    await node.take(here.evidence(Row("a", 1, 0)))
-    outcome = await node.take(there.evidence(Row("a", 2, 0)))
-    assert isinstance(outcome, Rejected)
-    assert outcome.proof is not None
-    assert outcome.proof.held is not None
-    assert outcome.proof.held.header.space == space.id
-    assert reason_of(await node.take(here.evidence(Row("b", 1, 0, 2)))) is Reason.SET_ASIDE
-
-
-async def test_another_incarnation_of_a_forked_peer_goes_on() -> None:
-    space = Space()
-    node = space.node()
-    ann = await met(node, space)
-    await node.take(ann.evidence(Row("a", 1, 0)))
-    await node.take(ann.sealed(Kind.EVIDENCE, ann.body(Row("a", 9, 0)), number=1))
-    again = space.peer("ann", incarnation=b"j" * 16)
-    await node.meet(again)
-    assert isinstance(await node.take(again.evidence(Row("a", 3, 0))), Applied)
-    restated = again.evidence(Row("a", 7, 0, incarnation=ann.incarnation))
-    assert isinstance(await node.take(restated), Applied)
-    taus = dict(
-        zip((s.incarnation for s in node.state.registers.sources), node.state.lens().tau_fx, strict=True)
-    )
-    assert taus == {ann.incarnation: 0, again.incarnation: ONE // 2}
-
-
-async def test_own_frames_that_are_not_held_mean_that_the_home_was_copied() -> None:
-    space = Space()
-    node = space.node()
-    own = Peer(b"receiver", space.id, node.state.incarnation)
-    own.admission = space.peer("receiver").admission
-    assert own.public == node.state.own
-    frame = own.admission_frame()
-    outcome = await node.take(frame)
-    assert reason_of(outcome) is Reason.COPIED
-    opened = own.signed(Kind.ADMISSION, encode_admission(own.admission), number=1)
-    accept(node.state, passed_again(opened.header_bytes, opened.signature, opened.body), 1, 0.0)
-    assert await node.take(frame) == Duplicate(own.public)
-    assert reason_of(await node.take(own.evidence(Row("a", 1, 0)))) is Reason.COPIED
-    assert node.state.set_aside == {}
-
-
 async def test_an_invitation_admits_as_many_peers_as_it_says() -> None:
     space = Space()
     node = space.node()
@@ -607,78 +384,11 @@ async def test_every_outcome_is_counted_for_its_origin() -> None:
     assert tally[b"", b""] == {f"rejected: {Reason.NOT_A_FRAME.value}": 1}
 
 
-SPACE = Space()
-ANN = SPACE.peer("ann")
-ADMISSION = ANN.admission_frame()
-EVIDENCE = ANN.evidence(Row("a", 1, 0), Row("b", 2, 1, context="deploy"))
-
-
-async def fuzzed(sealed: bytes) -> None:
-    node = SPACE.node()
-    await node.take(ADMISSION)
-    before = everything(node.state)
-    assert isinstance(examine(node.state, sealed, node.now_s, node.hour), Rejected)
-    assert everything(node.state) == before
-    outcome = await admit(sealed, node.state, node.journal, node.now_s, node.hour)
-    assert isinstance(outcome, Rejected)
-    assert fingerprint(node.state) == before[0]
-    assert len(node.journal.log) == 1
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.binary(max_size=400))
-async def test_arbitrary_bytes_are_rejected_and_change_nothing(data: bytes) -> None:
-    await fuzzed(data)
-
-
-@settings(max_examples=150, deadline=None)
-@given(at=st.integers(0, len(EVIDENCE) - 1), flip=st.integers(1, 255))
-async def test_a_changed_byte_is_rejected_and_changes_nothing(at: int, flip: int) -> None:
-    changed = bytearray(EVIDENCE)
-    changed[at] ^= flip
-    await fuzzed(bytes(changed))
-
-
-@settings(max_examples=50, deadline=None)
-@given(end=st.integers(0, len(EVIDENCE) - 1), more=st.binary(max_size=8))
-async def test_a_cut_frame_is_rejected_and_changes_nothing(end: int, more: bytes) -> None:
-    if EVIDENCE[:end] + more != EVIDENCE:
-        await fuzzed(EVIDENCE[:end] + more)
-
-
-@settings(max_examples=150, deadline=None)
-@given(body=st.binary(max_size=300), kind=st.sampled_from([Kind.EVIDENCE, Kind.BLOCKS, Kind.ADMISSION]))
-async def test_a_well_signed_frame_of_arbitrary_bytes_is_rejected(body: bytes, kind: Kind) -> None:
-    peer = SPACE.peer("ann", incarnation=b"j" * 16)
-    await fuzzed(peer.sealed(kind, body))
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-async def test_changed_parts_of_a_carried_frame_never_raise_and_never_pass(data: st.DataObject) -> None:
-    node = SPACE.node()
-    await node.take(ADMISSION)
-    peer = SPACE.peer("ann", incarnation=b"j" * 16)
-    frame = peer.signed(Kind.EVIDENCE, peer.body(Row("a", 1, 0)))
-    assert frame.body is not None
-    parts = [frame.header_bytes, frame.signature, frame.body]
-    which = data.draw(st.integers(0, 2))
-    at = data.draw(st.integers(0, len(parts[which]) - 1))
-    changed = bytearray(parts[which])
-    changed[at] ^= data.draw(st.integers(1, 255))
-    parts[which] = bytes(changed)
-    before = fingerprint(node.state)
-    outcome = await admit_carried(
-        Carried(SPACE.id, parts[0], parts[1], parts[2]), node.state, node.journal, node.now_s, node.hour
-    )
-    assert isinstance(outcome, Rejected)
-    assert fingerprint(node.state) == before
-
-
 async def test_a_large_frame_goes_through_whole() -> None:
-    node = SPACE.node()
-    await node.take(ADMISSION)
-    peer = SPACE.peer("ann", incarnation=b"j" * 16)
+    space = Space()
+    node = space.node()
+    await node.take(space.peer("ann").admission_frame())
+    peer = space.peer("ann", incarnation=b"j" * 16)
     ids = [bytes([1 + a, b]) * 16 for a in range(8) for b in range(256)]
     applied = await node.take(peer.sealed(Kind.EVIDENCE, many_rows(ids, incarnation=peer.incarnation)))
     assert isinstance(applied, Applied)

@@ -24,7 +24,7 @@ from loremesh.sync.feed import FeedKey, ForkProof, Position
 from loremesh.sync.fixed import ONE
 from loremesh.sync.funnel import admit, passed_again
 from loremesh.sync.limits import Budgets
-from loremesh.sync.outcomes import Outcome, Passed
+from loremesh.sync.outcomes import Outcome, Passed, Reason, Rejected
 from loremesh.sync.outgoing import Statement, evidence_bodies
 from loremesh.sync.ports import Placement
 from loremesh.sync.spacestate import SpaceState, SyncState, accept, enter_space, export
@@ -293,3 +293,16 @@ def many_rows(ids: Sequence[bytes], version: int = 1, incarnation: bytes = b"i" 
             columns(n, version),
         )
     )
+
+
+async def met(node: Node, space: Space, name: str = "ann") -> Peer:
+    """A peer of that name, whose admission the node has taken."""
+    peer = space.peer(name)
+    await node.meet(peer)
+    return peer
+
+
+def reason_of(outcome: object) -> Reason:
+    """Why a frame was rejected."""
+    assert isinstance(outcome, Rejected)
+    return outcome.reason
