@@ -8,7 +8,7 @@ evidence turn, 0 when none is found at all.
 "hybrid" is cosine and BM25 alone (`hybrid_sim`); "sim" is what recall uses (`finding.similarity`). What each
 step gives, with intervals: `quality.py`.
 
-Run as `python tests/bench/locomo.py [EMBEDDER]…`, default minilm and hashing.
+Run as `python -m tests.bench.locomo [EMBEDDER]…`, default minilm and hashing.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,10 +32,12 @@ from loremesh.node.matrix import VectorMatrix
 from loremesh.node.order import LearningOrder
 from loremesh.node.ports import Embedder
 from loremesh.node.score import hybrid_sim
+from tests.bench.figures import Figure, Report, table
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data" / "locomo" / "locomo_half.json"
 CATEGORIES: Final = frozenset({1, 2, 3, 4})
 K: Final = 10
+EMBEDDERS: Final = ("minilm", "hashing")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -128,23 +131,28 @@ async def measure(conversations: list[Conversation], embedder: Embedder) -> tupl
     return quality, texts / seconds
 
 
-async def main(names: list[str]) -> int:
-    """Prints one line per method and embedder."""
+async def report(names: Sequence[str]) -> Report:
+    """Quality by embedder and method. Without the data set there is only a figure that says so."""
+    title, how = "Retrieval on LoCoMo turns", " ".join((__doc__ or "").partition("\n\nRun as")[0].split())
     if not DATA.exists():
-        print(f"locomo: skipped, there is no {DATA.name} in {DATA.parent}")
-        return 0
+        return Report(title, how, [Figure("skipped", f"there is no {DATA.name}")])
     conversations = read()
-    asked = sum(len(conversation.questions) for conversation in conversations)
-    print(f"LoCoMo: {len(conversations)} conversations, {asked} questions")
-    print(f"{'embedder':<12} {'method':<8} {'R@10':<7} {'MRR':<7} texts/s")
+    figures = [Figure("questions", f"{sum(len(one.questions) for one in conversations)}")]
     for name in names:
         embedder = await open_embedder(name, os.environ)
         quality, rate = await measure(conversations, embedder)
         await embedder.close()
-        for method, figures in quality.items():
-            print(f"{name:<12} {method:<8} {figures}   {f'{rate:.0f}' if method != 'words' else ''}")
-    return 0
+        figures += [
+            Figure(f"{name}, {method}: R@10 and MRR", str(found)) for method, found in quality.items()
+        ]
+        figures.append(Figure(f"{name}, texts embedded per second", f"{rate:.0f}"))
+    return Report(title, how, figures)
+
+
+async def both(scratch: Path) -> Report:
+    """`report` of both offline embedders, as `tests.bench.run` asks for it."""
+    return await report(EMBEDDERS)
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1:] or ["minilm", "hashing"])))
+    print(table(asyncio.run(report(sys.argv[1:] or EMBEDDERS))))

@@ -28,6 +28,7 @@ from loremesh.node.order import LearningOrder
 from loremesh.node.score import Terms, rank, recall_frame, utility_terms
 from loremesh.sync.fixed import ONE
 from tests.bench.bare import Columns, K, PlainIndex, top
+from tests.bench.figures import Figure, Report, at_most, table
 
 BLOCKS: Final = 100_000
 DIMENSION: Final = 384
@@ -141,10 +142,8 @@ def ours(home: Home, question: str, vector: NDArray[np.float32]) -> list[int]:
     return [hit.row for hit in ranked]
 
 
-def main(arguments: list[str]) -> int:
-    """Prints both medians and their ratio; fails above TARGET."""
-    turns = "turns" in arguments
-    blocks = next((int(argument) for argument in arguments if argument.isdigit()), BLOCKS)
+def compare(blocks: int, turns: bool) -> tuple[float, float]:
+    """Median seconds of ours and of bare."""
     random = np.random.default_rng(7)
     home = build(blocks, turns, random)
     mine: list[float] = []
@@ -161,10 +160,32 @@ def main(arguments: list[str]) -> int:
         ours(home, question, vector)
         theirs.append(between - started)
         mine.append(time.perf_counter() - between)
-    ratio = median(mine) / median(theirs)
-    print(f"scoring {blocks} x {DIMENSION}: {median(mine) * 1e3:.2f} ms, bare {median(theirs) * 1e3:.2f} ms")
-    print(f"ratio {ratio:.2f} (target: at most {TARGET})")
-    return 0 if ratio <= TARGET else 1
+    return median(mine), median(theirs)
+
+
+def report(blocks: int = BLOCKS, turns: tuple[bool, ...] = (False, True)) -> Report:
+    """Both medians and their ratio, for texts as they are and for turns of two speakers."""
+    figures = []
+    for each in turns:
+        mine, theirs = compare(blocks, each)
+        of = "turns of two speakers" if each else "texts"
+        figures.append(at_most(f"{of}: ours against bare, p50", mine / theirs, TARGET, "×"))
+        figures.append(Figure("ours (bare)", f"{mine * 1e3:.2f} ({theirs * 1e3:.2f}) ms"))
+    how = " ".join((__doc__ or "").partition("\n\nRun as")[0].split())
+    return Report(f"Scoring at {blocks:,} × {DIMENSION}", how, figures)
+
+
+async def measure(scratch: Path) -> Report:
+    """`report` as `tests.bench.run` asks for it."""
+    return report()
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the figures; fails when a target is missed."""
+    blocks = next((int(argument) for argument in arguments if argument.isdigit()), BLOCKS)
+    found = report(blocks, ("turns" in arguments,))
+    print(table(found))
+    return 0 if all(figure.met is not False for figure in found.figures) else 1
 
 
 if __name__ == "__main__":

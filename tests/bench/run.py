@@ -1,4 +1,4 @@
-"""The benches, by name: `python -m tests.bench.run [--write] [NAME]…`, all of those with a target by default.
+"""The benches, by name: `python -m tests.bench.run [--write] [NAME]…`, all by default.
 
 `--write` puts the figures into `tests/bench/RESULTS.md`, in place of the earlier ones of the same benches.
 """
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from tests.bench import importing, opening, recalling, writing
+from tests.bench import importing, locomo, opening, recall_score, recalling, writing
 from tests.bench.figures import Report, machine, markdown, table
 
 BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
@@ -18,6 +18,8 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "recall": recalling.measure,
     "write": writing.measure,
     "open": opening.measure,
+    "score": recall_score.measure,
+    "locomo": locomo.both,
 }
 RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 HEADING: Final = "## "
