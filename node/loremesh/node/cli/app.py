@@ -11,7 +11,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from loremesh.node.cli import doctor_commands, memory_commands, node_commands, sharing_commands
+from loremesh.node.cli import (
+    doctor_commands,
+    exchange_commands,
+    memory_commands,
+    node_commands,
+    sharing_commands,
+)
 from loremesh.node.cli.arguments import NEGATIVE_NUMBERS, invocation
 from loremesh.node.cli.console import answer, complain, force_utf8, note
 from loremesh.node.cli.invocation import Invocation, Words, invocation_of, program_arguments, take_common
@@ -45,6 +51,8 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
     (memory_commands.events, {}),
     (memory_commands.replay, {}),
     (memory_commands.forget, {}),
+    (exchange_commands.export, {}),
+    (exchange_commands.import_, {"name": "import"}),
     (node_commands.status, {}),
     (node_commands.demo, {}),
 )

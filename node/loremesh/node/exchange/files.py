@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 import msgspec
 
 from loremesh.node.exchange import lines
+from loremesh.node.exchange.elfmem import Prepared, prepare
+from loremesh.node.exchange.elfmem_tables import read_elfmem
 from loremesh.node.exchange.private import private_file
 from loremesh.node.exchange.reading import Checked, ExportFile, Sized, paged
 from loremesh.node.exchange.writing import ExportWriter
@@ -98,6 +100,27 @@ async def import_from(
         checked = file.check()
         steps = importing(file.told, checked, dry_run=dry_run, trust=trust, progress=progress)
         return await _answered(steps, node.import_page)
+
+
+async def import_elfmem(
+    node: Node,
+    path: Path,
+    *,
+    dry_run: bool = False,
+    archived: bool = False,
+    progress: Progress | None = None,
+) -> Took:
+    """Take an elfmem database or bundle into an open node. Raises UsageError when something in it is off."""
+    prepared = prepare(read_elfmem(path), archived=archived)
+    return await _answered(importing_prepared(prepared, dry_run, progress), node.import_page)
+
+
+def importing_prepared(prepared: Prepared, dry_run: bool, progress: Progress | None) -> Importing:
+    """As `importing`, of lines that were prepared from another system's file."""
+    took = yield from importing(
+        lambda: prepared.told, prepared.checked, dry_run=dry_run, trust=False, progress=progress
+    )
+    return msgspec.structs.replace(took, remarks=[*prepared.remarks, *took.remarks])
 
 
 async def _answered(

@@ -21,11 +21,13 @@ from loremesh.node.events import (
     Connect,
     Consolidate,
     Counted,
+    Deprecate,
     FrameName,
     Learn,
     Outcome,
     RecallHit,
     Rescore,
+    Restore,
     Share,
     Trust,
 )
@@ -35,7 +37,19 @@ from loremesh.sync.content import context_label
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_FX, ONE, to_fx
 
-Told = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect | Counted | Trust
+Told = (
+    Learn
+    | Share
+    | Consolidate
+    | Rescore
+    | Outcome
+    | RecallHit
+    | Connect
+    | Deprecate
+    | Restore
+    | Counted
+    | Trust
+)
 
 KINDS: Final[dict[str, type[Told]]] = {
     "learn": Learn,
@@ -45,6 +59,8 @@ KINDS: Final[dict[str, type[Told]]] = {
     "outcome": Outcome,
     "recall_hit": RecallHit,
     "connect": Connect,
+    "deprecate": Deprecate,
+    "restore": Restore,
     "counted": Counted,
     "trust": Trust,
 }
@@ -135,6 +151,9 @@ def _check(event: Told) -> None:
             _finite("score", event.score)
         case Connect():
             _unit("weight", event.weight_fx / ONE)
+        case Deprecate() | Restore():
+            check_line("why", event.why, evidence.MAX_WHY_CHARACTERS)
+            check_line("who", event.who, evidence.MAX_NAME_CHARACTERS)
         case Counted():
             _mass(event.alpha_fx + event.beta_fx)
             _mass(event.prior_a_fx + event.prior_b_fx)
