@@ -27,6 +27,7 @@ Verb = Literal[
     "recall",
     "finish",
     "connect",
+    "decide",
     "trust",
     "restart",
     "forget",
@@ -163,6 +164,8 @@ class Agent:
             case "connect":
                 if deed.row != deed.other:
                     self.tell(deed.row, evidence.connect(self.clock, deed.row, deed.other, deed.signal))
+            case "decide":
+                self.tell(deed.row, evidence.decision(self.clock, deed.signal > 0.5, "because", "me"))
             case "trust":
                 peer = deed.other.to_bytes(32, "big")
                 self.note(evidence.trust(self.clock, peer, deed.signal, "because", "me", deed.row == 0))

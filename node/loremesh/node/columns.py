@@ -55,6 +55,7 @@ class OwnViews(msgspec.Struct, frozen=True):
     t_last_h: NDArray[np.float64]
     importance: NDArray[np.float64]
     status: NDArray[np.uint8]
+    deprecated: NDArray[np.uint8]
     held: NDArray[np.uint8]
     rated: NDArray[np.uint8]
     positives: NDArray[np.uint32]
@@ -77,6 +78,7 @@ class OwnColumns:
     """
 
     __slots__ = (
+        "deprecated",
         "difficulty",
         "held",
         "importance",
@@ -116,6 +118,7 @@ class OwnColumns:
         self.t_last_h = array("d")
         self.importance = array("d")
         self.status = array("B")
+        self.deprecated = array("B")
         self.held = array("B")
         self.rated = array("B")
         self.positives = array("I")
@@ -146,6 +149,7 @@ class OwnColumns:
         self.t_last_h = grown(self.t_last_h, 0.0, capacity)
         self.importance = grown(self.importance, START_IMPORTANCE, capacity)
         self.status = grown(self.status, Status.NONE, capacity)
+        self.deprecated = grown(self.deprecated, 0, capacity)
         self.held = grown(self.held, 0, capacity)
         self.rated = grown(self.rated, 0, capacity)
         self.positives = grown(self.positives, 0, capacity)
@@ -161,7 +165,7 @@ class OwnColumns:
         self.difficulty[row] = self.published_difficulty[row] = START_DIFFICULTY
         self.importance[row] = START_IMPORTANCE
         self.status[row] = Status.NONE
-        self.held[row] = self.rated[row] = 0
+        self.deprecated[row] = self.held[row] = self.rated[row] = 0
         self.positives[row] = self.negatives[row] = 0
 
     def views(self, length: int | None = None) -> OwnViews:
@@ -186,6 +190,7 @@ class OwnColumns:
             t_last_h=view(self.t_last_h, np.float64, length),
             importance=view(self.importance, np.float64, length),
             status=view(self.status, np.uint8, length),
+            deprecated=view(self.deprecated, np.uint8, length),
             held=view(self.held, np.uint8, length),
             rated=view(self.rated, np.uint8, length),
             positives=view(self.positives, np.uint32, length),

@@ -82,8 +82,8 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
 
     `alpha_fx` and `beta_fx` are s·w·v and (1-s)·w·v, each rounded once. `version` is the incarnation's
     evidence counter after this event, stored so that a log from which rows were forgotten still states the
-    same registers; it is 0 when the evidence rounds to nothing. `episode` is b"" for an outcome by block.
-    `implicit` marks a confirm.
+    same registers; it is 0 when the evidence rounds to nothing. `episode` is the recall's, or a fresh id for
+    blocks that were named in one outcome, or b"". `implicit` marks a confirm.
     """
 
     hour: float
@@ -118,6 +118,24 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
     wall_ms: int
     other: int
     weight_fx: int
+
+
+class Deprecate(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12):
+    """The block leaves recall until it is restored; its log, its evidence and what it shares stay."""
+
+    hour: float
+    wall_ms: int
+    why: str
+    who: str
+
+
+class Restore(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13):
+    """A deprecated block comes back into recall, with all it had."""
+
+    hour: float
+    wall_ms: int
+    why: str
+    who: str
 
 
 class Counted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=30):
@@ -249,7 +267,19 @@ class Fitted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=50):
     who: str
 
 
-OwnEvent = Learn | Share | Consolidate | Rescore | Outcome | RecallHit | Connect | Counted | Imported
+OwnEvent = (
+    Learn
+    | Share
+    | Consolidate
+    | Rescore
+    | Outcome
+    | RecallHit
+    | Connect
+    | Deprecate
+    | Restore
+    | Counted
+    | Imported
+)
 HomeEvent = Incarnation | Trust | Forgot | ImportSource | Import | ImportedTrust | Fitted
 Event = OwnEvent | HomeEvent
 

@@ -20,6 +20,7 @@ from loremesh.node.events import (
     SPACE_BYTES,
     Connect,
     Consolidate,
+    Deprecate,
     Forgot,
     FrameName,
     Incarnation,
@@ -27,6 +28,7 @@ from loremesh.node.events import (
     Outcome,
     RecallHit,
     Rescore,
+    Restore,
     Share,
     Trust,
 )
@@ -92,8 +94,12 @@ def outcome_of_blocks(
     weight: float = 1.0,
     context: str = "",
     implicit: bool = False,
+    episode: bytes = b"",
 ) -> list[tuple[int, Outcome]]:
-    """One outcome for each of these blocks by name, retrieval weight 1. `implicit` makes it a confirm."""
+    """One outcome for each of these blocks by name, retrieval weight 1. `implicit` makes it a confirm.
+
+    `episode`: a fresh random id[16] for blocks that were used together, so that the log says which were.
+    """
     if len(set(rows)) != len(rows):
         raise InvalidInput("block", "is named twice in one outcome: name each block once")
     label = context_label(context)
@@ -103,7 +109,7 @@ def outcome_of_blocks(
         [(row, ONE) for row in rows],
         Taken(signal, to_fx(weight, "weight"), label),
         weight,
-        b"",
+        episode,
         implicit,
     )
 
@@ -239,6 +245,13 @@ def connect(clock: ActiveClock, row: int, other: int, weight: float) -> Connect:
     if row == other:
         raise InvalidInput("other", "is the block itself: name another one")
     return Connect(clock.hour, clock.wall_ms, other, unit_to_fx(weight, "weight"))
+
+
+def decision(clock: ActiveClock, deprecate: bool, why: str, who: str) -> Deprecate | Restore:
+    """A block leaves recall, or comes back into it, by the decision of `who`."""
+    _check_line(why, MAX_WHY_CHARACTERS, "why")
+    _check_line(who, MAX_NAME_CHARACTERS, "who")
+    return (Deprecate if deprecate else Restore)(clock.hour, clock.wall_ms, why, who)
 
 
 def incarnation(clock: ActiveClock, fresh: bytes, why: str) -> Incarnation:

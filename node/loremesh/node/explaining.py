@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from loremesh.crypto.peerid import peer_id
-from loremesh.node.columns import Status
+from loremesh.node.columns import OwnViews, Status
 from loremesh.node.memory import Memory
 from loremesh.node.results import Explanation, Provenance, SourceClaim
 from loremesh.sync.combine import shares
@@ -30,7 +30,7 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
     return Explanation(
         block=memory.block_hex(row),
         text=text,
-        status=Status(own.status[row]).name.lower() if own.held[row] else "peers",
+        status=_status(own, row),
         held=bool(own.held[row]),
         tags=list(memory.own.tags.get(row, ())),
         spaces=sorted(
@@ -48,6 +48,12 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
         sources=[*_own_claims(memory, row), *_peer_claims(memory, row, name_of)],
         contexts=_by_context(memory, row),
     )
+
+
+def _status(own: OwnViews, row: int) -> str:
+    if own.deprecated[row]:
+        return "deprecated"
+    return Status(own.status[row]).name.lower() if own.held[row] else "peers"
 
 
 def provenance(memory: Memory, row: int, name_of: NameOf) -> list[Provenance]:

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.columns import OwnColumns, Status
+from loremesh.node.decisions import Decisions
 from loremesh.node.events import (
     INCARNATION_BYTES,
     Connect,
     Consolidate,
     Counted,
+    Deprecate,
     Fitted,
     Forgot,
     HomeEvent,
@@ -31,6 +33,7 @@ from loremesh.node.events import (
     OwnEvent,
     RecallHit,
     Rescore,
+    Restore,
     Share,
     Trust,
     decode_home,
@@ -41,6 +44,8 @@ from loremesh.node.history import History, Tally
 from loremesh.node.imported import FileSource, FromFiles, Prior
 from loremesh.node.order import LearningOrder
 from loremesh.node.rules import FSRS5, MAX_STABILITY_H, MIN_STABILITY_H, START_STABILITY_H, RuleSet
+from loremesh.node.utility import beta_decay
+from loremesh.node.worth import RECENT_DECAY
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.registers import Registers
 from loremesh.sync.rows import CONTEXT_BITS, MAX_ROWS, Contexts
@@ -52,11 +57,15 @@ MAX_EPISODES: Final = 4_096
 MAX_EPISODE_BLOCKS: Final = 256
 """Blocks handed out by one recall."""
 
+RECENT: Final = beta_decay(RECENT_DECAY)
+"""How the recent window counts; it is kept whatever utility model the rules have."""
+
 Ints = NDArray[np.int64]
 
 _FULL_STEP: Final = float(ONE * ONE)
 
 FromFile = Imported | ImportedTrust | ImportSource | Import
+NoUse = Consolidate | Rescore | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
 
 
 class FoldError(Exception):
@@ -88,12 +97,14 @@ class OwnState:
     ways), `peers`: trust set here by public key, `episodes` by id, oldest first. `history` and `tally`: what
     the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
     `fits`: weights fitted to this log, by forgetting model; told here, chosen before the log is read.
-    `imported`: what came from files.
+    `imported`: what came from files. `recent`: first-hand evidence with later outcomes counting more, for
+    worth. `decisions`: what was deprecated or restored.
     """
 
     __slots__ = (
         "columns",
         "contexts",
+        "decisions",
         "episodes",
         "firsthand",
         "fits",
@@ -103,6 +114,7 @@ class OwnState:
         "learned",
         "links",
         "peers",
+        "recent",
         "rules",
         "shared",
         "tags",
@@ -118,6 +130,8 @@ class OwnState:
         self.imported = FromFiles()
         self.history = History(rules.history)
         self.tally = Tally(rules.utility) if rules.utility.memory else None
+        self.recent = Tally(RECENT)
+        self.decisions = Decisions()
         self.learned = LearningOrder()
         self.tags: dict[int, tuple[str, ...]] = {}
         self.shared: dict[int, set[bytes]] = {}
@@ -177,6 +191,8 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             _connect(state, row, event)
         case Imported():
             _imported(state, row, event)
+        case Deprecate() | Restore():
+            state.decisions.apply(state.columns, row, event)
         case Counted():
             raise FoldError("what another system counted came without saying which")
     _keep_time(state, event)
@@ -221,10 +237,11 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
 def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
     """Remember where the clock goes on after a restart.
 
-    What is no use of the memory (a rating, a change of trust, forgetting, what a file brings) comes between
-    two uses and leaves the clock where it is: with a restart and without, the same time counts as active.
+    What is no use of the memory (a rating, a decision, a change of trust, forgetting, what a file brings)
+    comes between two uses and leaves the clock where it is: with a restart and without, the same time counts
+    as active.
     """
-    use = not isinstance(event, Consolidate | Rescore | Trust | Forgot | Fitted | FromFile)
+    use = not isinstance(event, NoUse)
     if isinstance(event, Forgot) and event.used_ms >= 0:
         state.wall_ms = event.used_ms  # the last use may have been an event that went with its block
     elif use or (event.hour > state.hour and not isinstance(event, Imported | ImportedTrust)):
@@ -239,6 +256,8 @@ def _forget(state: OwnState, row: int) -> None:
     state.firsthand.drop(row)
     state.imported.drop(row)
     state.history.clear(row)
+    state.recent.drop(row)
+    state.decisions.drop(row)
     if state.tally is not None:
         state.tally.drop(row)
     state.tags.pop(row, None)
@@ -284,6 +303,7 @@ def _outcome(state: OwnState, row: int, event: Outcome) -> None:
         state.firsthand.add(
             row, context, event.alpha_fx, event.beta_fx, stability_h, event.version, columns.t_last_h[row]
         )
+        state.recent.add(row, context, event.alpha_fx, event.beta_fx)
         if state.tally is not None:
             state.tally.add(row, context, event.alpha_fx, event.beta_fx)
 
@@ -464,6 +484,9 @@ def _imported(state: OwnState, row: int, event: Imported) -> None:
                 _rate(state, row, inner)
         case Outcome():
             _imported_outcome(state, row, event.source, inner, whole)
+        case Deprecate() | Restore():
+            if whole:
+                state.decisions.apply(columns, row, inner)
         case Connect():
             if whole or inner.other not in state.links.get(row, {}):
                 _connect(state, row, inner)

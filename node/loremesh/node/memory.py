@@ -91,12 +91,15 @@ class Memory:
         self.effective.follow(own)
 
     def readable(self) -> NDArray[np.bool_]:
-        """Which rows a recall may hand out: those with content that somebody who counts stands behind."""
+        """Which rows a recall may hand out: those with content that somebody who counts stands behind and
+        that nobody deprecated here.
+        """
         length = self.length
         found = self.effective.rows.visible[:length].copy()
         with_content = np.frombuffer(bytes(self.content[:length]), np.uint8)
         found[: len(with_content)] &= with_content > 0
         found[len(with_content) :] = False
+        found &= self.own.columns.views(max(length, self.own.columns.length)).deprecated[:length] == 0
         return found
 
     def waiting(self) -> Rows:

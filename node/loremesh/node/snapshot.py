@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.columns import Exported, OwnColumns, OwnViews
+from loremesh.node.decisions import Decision, Decisions
 from loremesh.node.firsthand import FirstHand
-from loremesh.node.fold import Episode, OwnState
+from loremesh.node.fold import RECENT, Episode, OwnState
 from loremesh.node.history import History, Tally
 from loremesh.node.imported import FromFiles
 from loremesh.node.order import LearningOrder
@@ -25,6 +26,7 @@ REGISTERS: Final = "registers."
 HISTORY: Final = "history."
 LEARNED: Final = "learned."
 TALLY: Final = "tally."
+RECENT_PARTS: Final = "recent."
 IMPORTED: Final = "imported"
 REST: Final = "rest"
 
@@ -45,6 +47,7 @@ class _Rest(msgspec.Struct, frozen=True):
     peers: dict[bytes, PeerTrust]
     episodes: list[tuple[bytes, Episode]]
     fits: dict[str, tuple[float, ...]] = {}
+    decisions: list[tuple[int, Decision]] = []
 
 
 def export_state(state: OwnState) -> Exported:
@@ -52,7 +55,8 @@ def export_state(state: OwnState) -> Exported:
     registers = state.registers.export()
     history = state.history.export(state.columns.length)
     tally = {} if state.tally is None else state.tally.export()
-    used = np.unique(np.concatenate([part["context"] for part in (registers, tally) if part]))
+    recent = state.recent.export()
+    used = np.unique(np.concatenate([part["context"] for part in (registers, recent, tally) if part]))
     rest = _Rest(
         rules=state.rules.name,
         origin=state.firsthand.origin,
@@ -67,6 +71,7 @@ def export_state(state: OwnState) -> Exported:
         peers=state.peers,
         episodes=list(state.episodes.items()),
         fits=state.fits,
+        decisions=state.decisions.export(),
     )
     return {
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
@@ -74,6 +79,7 @@ def export_state(state: OwnState) -> Exported:
         **{HISTORY + name: column for name, column in history.items()},
         **{LEARNED + name: column for name, column in state.learned.export().items()},
         **{TALLY + name: column for name, column in tally.items()},
+        **{RECENT_PARTS + name: column for name, column in recent.items()},
         IMPORTED: state.imported.export(state.contexts),
         REST: msgspec.msgpack.encode(rest),
     }
@@ -104,6 +110,8 @@ def load_state(
     state.learned = LearningOrder.load(_part(exported, LEARNED))
     if state.tally is not None:
         state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
+    state.recent = Tally.load(RECENT, _tally(_part(exported, RECENT_PARTS), rest.labels, contexts))
+    state.decisions = Decisions(rest.decisions)
     state.imported = FromFiles.load(bytes(exported.get(IMPORTED, b"")), contexts)
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
     state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
@@ -123,6 +131,10 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     if _comparable(left, right) != _comparable(right, left):
         found.append("own registers differ")
     found += _memory_differences(left, right)
+    if _remembered(left, left.recent) != _remembered(right, right.recent):
+        found.append("the recent window of outcomes differs")
+    if left.decisions.export() != right.decisions.export():
+        found.append("decisions differ")
     if _learned(left) != _learned(right):
         found.append("the order of learning differs")
     if left.imported.export(left.contexts) != right.imported.export(right.contexts):
@@ -173,7 +185,7 @@ def _memory_differences(left: OwnState, right: OwnState) -> list[str]:
         for name in here
         if here[name].tobytes() != there[name].tobytes()
     ]
-    if left.tally is not None and right.tally is not None and _remembered(left) != _remembered(right):
+    if _remembered(left, left.tally) != _remembered(right, right.tally):
         found.append("what the utility model remembers differs")
     return found
 
@@ -183,9 +195,9 @@ def _learned(state: OwnState) -> list[bytes]:
     return [column.tobytes() for column in state.learned.export().values()]
 
 
-def _remembered(state: OwnState) -> list[tuple[int, str, bytes]]:
-    """What the utility model remembers, by row and label."""
-    exported = {} if state.tally is None else state.tally.export()
+def _remembered(state: OwnState, tally: Tally | None) -> list[tuple[int, str, bytes]]:
+    """What a utility model remembers, by row and label."""
+    exported = {} if tally is None else tally.export()
     if not exported:
         return []
     rows, contexts = exported.pop("row").tolist(), exported.pop("context").tolist()
