@@ -75,7 +75,8 @@ class Member:
                 outcome = await admit_carried(frame, state, journal, now_s, self.node.hour)
             else:
                 outcome = await admit(frame, state, journal, now_s, self.node.hour)
-            return [outcome, *await admit_following(outcome, state, journal, now_s, self.node.hour)]
+            following = admit_following(outcome, state, journal, now_s, self.node.hour)
+            return [outcome, *[one async for one in following]]
 
     async def say(self, kind: Kind, body: bytes) -> None:
         """Record an own frame durably, then publish it."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from loremesh.sync.combine import shares, totals
 from loremesh.sync.content import block_id
 from loremesh.sync.fixed import ONE, from_fx
-from loremesh.sync.funnel import admit_carried, admit_following
+from loremesh.sync.funnel import admit_carried
 from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Applied, Buffered, Duplicate, Rejected
 from loremesh.sync.spacestate import SyncState
@@ -75,7 +75,7 @@ async def test_fault_1_no_order_and_no_repetition_of_frames_adds_anything(order:
     await node.take(admission)
     for at in [*order, 0, 1, 2, 3, 4, 5]:
         done = await node.take(frames[at])
-        await admit_following(done, node.state, node.journal, node.now_s, node.hour)
+        await node.follow(done)
     assert effective(node.state, "a") == (6.0, 3.0)
 
 

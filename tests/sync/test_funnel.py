@@ -12,7 +12,6 @@ from loremesh.sync.feed import FeedKey, Want
 from loremesh.sync.fixed import ONE
 from loremesh.sync.funnel import (
     admit_carried,
-    admit_following,
     at_rest,
     examine,
 )
@@ -114,7 +113,7 @@ async def test_a_frame_beyond_a_gap_waits_and_follows_when_the_gap_closes() -> N
     await node.take(second)
     assert masses(node.state, "a") == {}
     applied = await node.take(first)
-    followed = await admit_following(applied, node.state, node.journal, node.now_s, node.hour)
+    followed = await node.follow(applied)
     assert [type(outcome) for outcome in followed] == [Applied, Applied]
     assert masses(node.state, "a") == {ann.public: (3.0, 0.0)}
     assert node.state.intake.waiting == {}
@@ -131,7 +130,7 @@ async def test_frames_that_come_before_their_admission_wait_for_it() -> None:
     applied = await node.take(admission)
     assert isinstance(applied, Applied)
     assert applied.accepted.member == ann.public
-    followed = await admit_following(applied, node.state, node.journal, node.now_s, node.hour)
+    followed = await node.follow(applied)
     assert [type(one) for one in followed] == [Applied]
     assert node.state.intake.stranger_bytes == 0
 

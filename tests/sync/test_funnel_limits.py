@@ -2,6 +2,10 @@
 
 import pytest
 
+from loremesh.sync import intake
+from loremesh.sync.admission import encode_admission
+from loremesh.sync.bodies import encode_blocks
+from loremesh.sync.effects import MAX_INCARNATIONS
 from loremesh.sync.feed import Want
 from loremesh.sync.fixed import ONE
 from loremesh.sync.funnel import (
@@ -15,14 +19,16 @@ from loremesh.sync.outcomes import (
     Limit,
     Passed,
     Quarantined,
+    Reason,
 )
 from loremesh.sync.trust import PeerTrust, Policy
-from loremesh.sync.wire import Chain
+from loremesh.sync.wire import Chain, Kind
 from tests.sync.world import (
     Row,
     Space,
     masses,
     met,
+    reason_of,
 )
 
 
@@ -135,3 +141,31 @@ async def test_control_frames_are_not_held_up_by_evidence() -> None:
     await node.take(ann.evidence(Row("a", 1, 0)))
     assert isinstance(await node.take(ann.evidence(Row("a", 2, 0, 2))), Deferred)
     assert isinstance(await node.take(space.peer("ann", incarnation=b"j" * 16).admission_frame()), Applied)
+
+
+@pytest.mark.parametrize("kind", [Kind.ADMISSION, Kind.BLOCKS])
+async def test_incarnations_are_bounded_whatever_is_published_under_them(kind: Kind) -> None:
+    space = Space()
+    node = space.node()
+    ann = await met(node, space)
+    body = encode_admission(ann.admission) if kind is Kind.ADMISSION else encode_blocks(["a"])
+    outcomes = []
+    for number in range(MAX_INCARNATIONS + 5):
+        node.now_s += 3600.0
+        ann.incarnation, ann.at = number.to_bytes(16, "big"), {}
+        outcomes.append(await node.take(ann.sealed(kind, body)))
+    assert len(node.space.incarnations[ann.public]) == MAX_INCARNATIONS
+    assert reason_of(outcomes[-1]) is Reason.TOO_MANY_INCARNATIONS
+
+
+async def test_what_is_noted_of_chains_that_do_not_go_on_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MAX_HALTED", 3)
+    space = Space()
+    node = space.node()
+    ann = await met(node, space)
+    for number in range(10):
+        ann.incarnation, ann.at = number.to_bytes(16, "big"), {}
+        assert reason_of(await node.take(ann.sealed(Kind.BLOCKS, b"nonsense"))) is Reason.MALFORMED
+    assert [key.incarnation for _, key in node.state.intake.stopped] == [
+        number.to_bytes(16, "big") for number in (7, 8, 9)
+    ]

@@ -312,3 +312,8 @@ def _exported(registers: Registers) -> dict[str, object]:
         name: value if isinstance(value, bytes) else value.tolist()
         for name, value in registers.export().items()
     }
+
+
+def test_a_source_that_nobody_heard_of_has_no_registers() -> None:
+    registers = stated([])
+    assert registers.live(Source(b"o" * 32, b"i" * 16, b"s" * 32)).tolist() == []

@@ -13,7 +13,7 @@ from loremesh.sync.content import block_id
 from loremesh.sync.errors import InvalidInput, Malformed
 from loremesh.sync.feed import FeedKey, HeldChain, Position, Want
 from loremesh.sync.fixed import ONE
-from loremesh.sync.funnel import admit_carried, admit_following, at_rest
+from loremesh.sync.funnel import admit_carried, at_rest
 from loremesh.sync.messages import Message, open_message, seal_message
 from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Applied, Reason, Rejected
@@ -52,7 +52,7 @@ async def serve(asker: Node, holder: Node, wants: list[Want]) -> list[object]:
             carried = Carried(asker.space.space, frame.header, frame.signature, frame.body)
             done = await admit_carried(carried, asker.state, asker.journal, asker.now_s, asker.hour)
             outcomes += [done]
-            outcomes += await admit_following(done, asker.state, asker.journal, asker.now_s, asker.hour)
+            outcomes += await asker.follow(done)
     return outcomes
 
 
@@ -329,6 +329,6 @@ async def test_two_nodes_that_got_the_same_frames_in_other_orders_hold_the_same(
         await forwards.take(sealed)
     for sealed in list(reversed(frames)) + admissions:
         done = await backwards.take(sealed)
-        await admit_following(done, backwards.state, backwards.journal, 0, backwards.hour)
+        await backwards.follow(done)
     assert masses(backwards.state, "a") == masses(forwards.state, "a")
     assert positions(backwards.state, backwards.space) == positions(forwards.state, forwards.space)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import ONE
-from loremesh.sync.funnel import admit_following
 from loremesh.sync.spacestate import SyncState, enter_space, export, load
 from loremesh.sync.trust import Policy
 from tests.sync.world import EPOCH_KEY, Node, Row, Space, fingerprint
@@ -55,7 +54,7 @@ async def fed(script: Script, order: list[int]) -> Node:
     for step, at in enumerate([*order, *range(len(frames))]):
         node.hour = 1.0 + step / 4
         done = await node.take(frames[at % len(frames)])
-        await admit_following(done, node.state, node.journal, node.now_s, node.hour)
+        await node.follow(done)
     return node
 
 

@@ -22,7 +22,7 @@ from loremesh.sync.bodies import Evidence, encode_blocks, encode_evidence
 from loremesh.sync.content import block_id
 from loremesh.sync.feed import FeedKey, ForkProof, Position
 from loremesh.sync.fixed import ONE
-from loremesh.sync.funnel import admit, passed_again
+from loremesh.sync.funnel import admit, admit_following, passed_again
 from loremesh.sync.limits import Budgets
 from loremesh.sync.outcomes import Outcome, Passed, Reason, Rejected
 from loremesh.sync.outgoing import Statement, evidence_bodies
@@ -227,6 +227,11 @@ class Node:
         for one in sealed:
             outcome = await admit(one, self.state, self.journal, self.now_s, self.hour)
         return outcome
+
+    async def follow(self, outcome: Outcome) -> list[Outcome]:
+        """Admit what waited for the frame of this outcome; the outcomes in order."""
+        following = admit_following(outcome, self.state, self.journal, self.now_s, self.hour)
+        return [one async for one in following]
 
     async def meet(self, *peers: Peer) -> None:
         for peer in peers:

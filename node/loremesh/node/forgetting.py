@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from loremesh.node import evidence
-from loremesh.node.framelog import FrameHead, FrameRest, decode_head, decode_rest, encode, rest_of, restored
+from loremesh.node.framelog import FrameHead, FrameRest, decode_head, decode_rest, encode, rest_cut, restored
 from loremesh.node.ground import NO_ROW, Ground
 from loremesh.node.results import Forgotten
 from loremesh.node.store.values import Cut, Kind
@@ -89,12 +89,12 @@ def _without(head: FrameHead, rest: FrameRest, block_id: bytes) -> FrameRest | N
     effect = passed.effect
     if isinstance(effect, Blocks) and block_id in effect.ids:
         texts = [text for text, other in zip(effect.texts, effect.ids, strict=True) if other != block_id]
-        return rest_of(encode_blocks(texts), head.hour, np.empty(0), cut=True) if texts else None
+        return rest_cut(rest, head, encode_blocks(texts), np.empty(0)) if texts else None
     if isinstance(effect, Evidence) and block_id in effect.ids:
         kept = np.flatnonzero(effect.block != effect.ids.index(block_id))
         if not len(kept):
             return None
-        return rest_of(encode_evidence(_only(effect, kept)), head.hour, stamps[kept], cut=True)
+        return rest_cut(rest, head, encode_evidence(_only(effect, kept)), stamps[kept])
     return rest
 
 

@@ -27,13 +27,14 @@ class FrameRest(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `stamp_at` (u16, little-endian) and `stamps` (f64) are the evidence rows whose freshness stamp is not the
     hour of arrival, since most are. `cut`: `forget` took rows out, so the body no longer fits the header's
-    hash.
+    hash. `hour`: when the body came, where the header had come alone before.
     """
 
     body: bytes | None
     stamp_at: bytes = b""
     stamps: bytes = b""
     cut: bool = False
+    hour: float | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -61,10 +62,29 @@ def head_of(passed: Passed, hour: float, wall_ms: int) -> FrameHead:
     return FrameHead(passed.header_bytes, passed.signature, hour, wall_ms)
 
 
-def rest_of(body: bytes | None, hour: float, stamps: NDArray[np.float64], cut: bool = False) -> FrameRest:
-    """The rest to store; `stamps` [evidence rows] as they will be after it was taken at `hour`."""
+def rest_of(body: bytes | None, hour: float, stamps: NDArray[np.float64], *, late: bool = False) -> FrameRest:
+    """The rest to store; `stamps` [evidence rows] as they will be after it was taken at `hour`.
+
+    `late`: the header is stored already, with the hour at which it came alone.
+    """
     apart = np.flatnonzero(stamps != hour)
-    return FrameRest(body, apart.astype("<u2").tobytes(), stamps[apart].astype("<f8").tobytes(), cut)
+    return FrameRest(
+        body,
+        apart.astype("<u2").tobytes(),
+        stamps[apart].astype("<f8").tobytes(),
+        hour=hour if late else None,
+    )
+
+
+def rest_cut(before: FrameRest, head: FrameHead, body: bytes, stamps: NDArray[np.float64]) -> FrameRest:
+    """The rest with less in it: another body, and the stamps of the rows that it keeps."""
+    rest = rest_of(body, taken_h(head, before), stamps)
+    return msgspec.structs.replace(rest, cut=True, hour=before.hour)
+
+
+def taken_h(head: FrameHead, rest: FrameRest | None) -> float:
+    """The active hour at which what the frame says was taken."""
+    return head.hour if rest is None or rest.hour is None else rest.hour
 
 
 def restored(head: FrameHead, rest: FrameRest | None) -> tuple[Passed, NDArray[np.float64]]:
@@ -76,6 +96,6 @@ def restored(head: FrameHead, rest: FrameRest | None) -> tuple[Passed, NDArray[n
         return passed_again(head.header, head.signature, None, pruned=True), np.empty(0)
     passed = passed_again(head.header, head.signature, rest.body)
     rows = len(getattr(passed.effect, "block", ()))
-    stamps = np.full(rows, head.hour)
+    stamps = np.full(rows, taken_h(head, rest))
     stamps[np.frombuffer(rest.stamp_at, "<u2").astype(np.int64)] = np.frombuffer(rest.stamps, "<f8")
     return passed, stamps

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from loremesh.crypto.identity import Identity
 from loremesh.node.clock import WALL, ActiveClock
 from loremesh.node.errors import Unavailable
-from loremesh.node.events import Event, encode
+from loremesh.node.events import Event, Forgot, encode
 from loremesh.node.events import HomeEvent as HomeEventKind
 from loremesh.node.fold import apply, apply_home
 from loremesh.node.journal import NodeJournal
@@ -122,6 +122,8 @@ class Ground:
         for row, event in events:
             if isinstance(event, HomeEventKind):
                 apply_home(memory.own, event)
+                if isinstance(event, Forgot):
+                    memory.effective.mark_row(event.row)
             else:
                 apply(memory.own, row, event)
                 memory.effective.mark_row(row)
@@ -148,9 +150,9 @@ class Ground:
 
     async def prune(self) -> None:
         """Prune what waits for it. Inside `exclusive` only."""
-        dead, self._dead = self._dead, []
-        if dead:
-            await self.store.prune(dead)
+        if self._dead:
+            await self.store.prune(self._dead)
+            self._dead = []
 
     async def embedder(self) -> Embedder:
         """The embedder that the settings name, opened at the first call.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -54,7 +55,8 @@ class Hosting:
     async def choose(self) -> None:
         """Settle the address of this home's own bus, for tokens to name: a free port, kept from then on."""
         if not self.url:
-            await self._keep(msgspec.structs.replace(self._record, port=free_port()))
+            port = free_port()
+            await self._keep(lambda now: now if now.port else msgspec.structs.replace(now, port=port))
 
     async def admit_guest(self, space: bytes) -> Server:
         """The server for a token, with a user of its own where this home runs the server."""
@@ -62,9 +64,8 @@ class Hosting:
         if self._record.url:
             return Server(self._record.url, "")
         seed, public = nats_user_from_seed(self._ground.parts.random_bytes(32))
-        await self._keep(
-            msgspec.structs.replace(self._record, grants=(*self._record.grants, GrantRecord(public, space)))
-        )
+        grant = GrantRecord(public, space)
+        await self._keep(lambda now: msgspec.structs.replace(now, grants=(*now.grants, grant)))
         if self._server is not None:
             await self._server.add_user(Grant(public, spaces=(space,)))
         return Server(self.url, seed)
@@ -77,9 +78,9 @@ class Hosting:
         """
         if url is not None:
             check_url(url)
-            await self._keep(msgspec.structs.replace(self._record, url=url))
-        elif embedded:
-            await self._keep(msgspec.structs.replace(self._record, url=""))
+        if url is not None or embedded:
+            chosen = url or ""
+            await self._keep(lambda now: msgspec.structs.replace(now, url=chosen))
         self._up = True
         if embedded or hosts:
             await self.ensure_running()
@@ -106,9 +107,12 @@ class Hosting:
         own = Grant(self._ground.identity.nats_public, Role.HOST)
         return [own, *(Grant(grant.public, spaces=(grant.space,)) for grant in self._record.grants)]
 
-    async def _keep(self, record: BusRecord) -> None:
+    async def _keep(self, change: Callable[[BusRecord], BusRecord]) -> None:
+        """Change the record as it is by then: two changes at once must not undo one another."""
+
         async def work() -> None:
+            record = change(self._record)
             await self._ground.store.append(records={BUS_KEY: encode_record(record)})
+            self._record = record
 
         await self._ground.exclusive(work)
-        self._record = record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from loremesh.node.framelog import decode_head, decode_rest, encode, head_of, rest_of
 from loremesh.node.memory import Memory
@@ -30,20 +30,21 @@ class NodeJournal:
         Own frames are synced to disk before this returns: what is published must not be forgotten. A peer's
         can be fetched again.
         """
-        rest = encode(rest_of(passed.body, placement.hour, placement.stamps))
+        rest = encode(rest_of(passed.body, placement.hour, placement.stamps, late=passed.fills))
         feed, number = feed_of(passed.header), passed.header.number
         blocks = self._new_blocks(passed, placement)
         if passed.fills:
             held = await self._store.frames(feed, number, number)
-            await self._store.rewrite_frames([Cut(held[0].n, rest)])
+            # Texts first: those of a body that was not kept after all are nobody's, and hurt nothing.
             await self._store.append(blocks=blocks, durable=False)
+            self._note_content(blocks)
+            await self._store.rewrite_frames([Cut(held[0].n, rest)])
             n = held[0].n
         else:
             head = encode(head_of(passed, placement.hour, self._now_ms()))
             own = passed.header.origin == self._memory.sync.own
             n = await self._store.append([FrameRow(feed, number, rest, head)], blocks, durable=own)
-        for block in blocks:
-            self._memory.note_content(block.row)
+            self._note_content(blocks)
         return n
 
     async def store_proof(self, proof: ForkProof) -> None:
@@ -67,6 +68,10 @@ class NodeJournal:
             body = rest.body if rest is not None and whole else None
             found.append(SignedFrame(decode_header(head.header), head.header, head.signature, body))
         return found
+
+    def _note_content(self, blocks: Iterable[NewBlock]) -> None:
+        for block in blocks:
+            self._memory.note_content(block.row)
 
     def _new_blocks(self, passed: Passed, placement: Placement) -> list[NewBlock]:
         """Texts that are not here yet, or in the words of nobody who counts.

@@ -14,7 +14,7 @@ import numpy as np
 
 from loremesh.node.events import Forgot, decode_home, decode_own
 from loremesh.node.fold import OwnState, apply, apply_home
-from loremesh.node.framelog import decode_head, decode_rest, restored
+from loremesh.node.framelog import decode_head, decode_rest, restored, taken_h
 from loremesh.node.memory import Memory
 from loremesh.node.ports import Fingerprint
 from loremesh.node.records import (
@@ -82,7 +82,7 @@ async def open_memory(
         unusable = found.reason
     if memory is None:
         memory = blank_memory(own_key, rules, spaces)
-    await _keep_aside(store, memory.sync)
+    await keep_aside(store, memory.sync)
     memory.effective.refresh()
     waiting = await _read_blocks(store, memory, fingerprint, texts=texts)
     read = await read_log(store, memory, after, running)
@@ -159,8 +159,9 @@ def _take(memory: Memory, row: LogRow, without: Collection[bytes], forgotten: li
             if feed is None or feed.origin in without or feed.space not in memory.sync.spaces:
                 return []
             head = decode_head(row.header)
-            passed, stamps = restored(head, None if row.payload is None else decode_rest(row.payload))
-            taken = accept(memory.sync, passed, row.n, head.hour, stamps)
+            rest = None if row.payload is None else decode_rest(row.payload)
+            passed, stamps = restored(head, rest)
+            taken = accept(memory.sync, passed, row.n, taken_h(head, rest), stamps)
             memory.effective.mark(taken.rows)
             return taken.frames_dead
     return []
@@ -192,7 +193,8 @@ def _part(found: Checkpoint, prefix: str) -> dict[str, Part]:
     return {name.removeprefix(prefix): part for name, part in found.parts.items() if name.startswith(prefix)}
 
 
-async def _keep_aside(store: Store, sync: SyncState) -> None:
+async def keep_aside(store: Store, sync: SyncState) -> None:
+    """Count nothing of the incarnations that were proven to have forked."""
     stored = await store.record(PROOFS_KEY)
     for proof in decode_proofs(stored) if stored else ():
         set_aside(sync, proof)

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
-from loremesh.node.opening import blank_memory, follow_trust, place_blocks, read_log, space_records
+from loremesh.node.opening import (
+    blank_memory,
+    follow_trust,
+    keep_aside,
+    place_blocks,
+    read_log,
+    space_records,
+)
 from loremesh.node.results import Moved, Replayed
 from loremesh.node.rulebook import get_rules
 from loremesh.node.rules import RuleSet
@@ -63,6 +70,7 @@ async def rebuild(store: Store, own_key: bytes, rules: RuleSet, *, without: Coll
     `without`: origins whose frames are left out, as if they had never come. Raises Damaged.
     """
     memory = blank_memory(own_key, rules, await space_records(store))
+    await keep_aside(store, memory.sync)
     await place_blocks(store, memory)
     await read_log(store, memory, without=without)
     follow_trust(memory)

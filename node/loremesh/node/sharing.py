@@ -39,7 +39,7 @@ from loremesh.sync.fixed import ONE, to_fx, unit_to_fx
 from loremesh.sync.funnel import admit, admit_carried, admit_following
 from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Applied, Outcome, Quarantined
-from loremesh.sync.spacestate import SpaceState, enter_space
+from loremesh.sync.spacestate import SpaceState, enter_space, space_to_enter
 from loremesh.sync.status import FeedStatus, SpaceStatus
 from loremesh.sync.tasks import end_tasks, trace
 from loremesh.sync.token import decode_token, encode_token
@@ -69,10 +69,16 @@ class Sharing:
         self._pending: dict[bytes, set[int]] = {}
         self._news = asyncio.Event()
         self._publisher: asyncio.Task[None] | None = None
+        self._entering = asyncio.Lock()
         ground.on_touch = self._news.set
 
     async def create(self, name: str, member_trust: float, uses: int) -> Invited:
         """Found a space, of which this node is the administrator, and make its first token."""
+        async with self._entering:
+            space = await self._found(name, member_trust, uses)
+        return await self.invite(space.space.hex(), uses)
+
+    async def _found(self, name: str, member_trust: float, uses: int) -> SpaceState:
         own = self._ground.identity.public
         genesis = Genesis(
             GENESIS_FORMAT,
@@ -96,8 +102,7 @@ class Sharing:
             administrator=True,
         )
         await self._hosting.choose()
-        space = await self._enter(record)
-        return await self.invite(space.space.hex(), uses)
+        return await self._enter(record)
 
     async def invite(self, named: str, uses: int) -> Invited:
         """A token that admits one principal, with `uses` keys at most."""
@@ -129,19 +134,20 @@ class Sharing:
         expires_ms = token.invited.invitation.expires_ms
         if expires_ms and expires_ms < self._ground.parts.now_ms():
             raise Unavailable("the token has expired", "ask an administrator of the space for another one")
-        if token.space not in self._records:
-            own, key = self._ground.identity.public, SigningKey.from_seed(token.seed)
-            admission = admission_for(token.invited, key, own, self._ground.name)
-            record = SpaceRecord(
-                token.genesis_bytes,
-                token.epoch,
-                {token.epoch: token.epoch_key},
-                token.server,
-                token.credential,
-                encode_admission(admission),
-                administrator=False,
-            )
-            await self._enter(record)
+        async with self._entering:
+            if token.space not in self._records:
+                own, key = self._ground.identity.public, SigningKey.from_seed(token.seed)
+                admission = admission_for(token.invited, key, own, self._ground.name)
+                record = SpaceRecord(
+                    token.genesis_bytes,
+                    token.epoch,
+                    {token.epoch: token.epoch_key},
+                    token.server,
+                    token.credential,
+                    encode_admission(admission),
+                    administrator=False,
+                )
+                await self._enter(record)
         return self._seen(self._ground.memory.sync.spaces[token.space])
 
     def space_named(self, named: str) -> SpaceState:
@@ -241,14 +247,19 @@ class Sharing:
                 first = await admit_carried(frame, sync, journal, now_s, hour)
             else:
                 first = await admit(frame, sync, journal, now_s, hour)
-            outcomes = [first, *await admit_following(first, sync, journal, now_s, hour)]
-            for outcome in outcomes:
-                if isinstance(outcome, Applied | Quarantined):
-                    ground.memory.effective.mark(outcome.accepted.rows)
-                    await ground.bury(outcome.accepted.frames_dead)
+            outcomes = [await self._settle(first)]
+            async for outcome in admit_following(first, sync, journal, now_s, hour):
+                outcomes.append(await self._settle(outcome))
             return outcomes
 
         return await ground.exclusive(work)
+
+    async def _settle(self, outcome: Outcome) -> Outcome:
+        """See to what a frame left behind, before the next one that may fail. Inside `exclusive` only."""
+        if isinstance(outcome, Applied | Quarantined):
+            self._ground.memory.effective.mark(outcome.accepted.rows)
+            await self._ground.bury(outcome.accepted.frames_dead)
+        return outcome
 
     async def _enter(self, record: SpaceRecord) -> SpaceState:
         """Take part in a space: on disk, in memory, and on its bus when this node is up."""
@@ -256,9 +267,11 @@ class Sharing:
         space_key = space_id(record.genesis)
 
         async def work() -> SpaceState:
+            entering = ground.memory.sync, record.genesis, record.epoch, record.epoch_keys
+            space_to_enter(*entering)  # what cannot be entered must not be on disk: no home would open
             await ground.store.append(records={SPACE_PREFIX + space_key.hex(): encode_record(record)})
             self._records[space_key] = record
-            return enter_space(ground.memory.sync, record.genesis, record.epoch, record.epoch_keys)
+            return enter_space(*entering)
 
         space = await ground.exclusive(work)
         await self._admit_self(space)

@@ -24,7 +24,7 @@ from loremesh.sync.opening import TurnedAway
 from loremesh.sync.outcomes import Reason, Rejected
 from loremesh.sync.registers import Batch, Preview, Source
 from loremesh.sync.spacestate import MAX_MEMBERS, SpaceState, SyncState, batches
-from loremesh.sync.wire import Chain, Kind, SignedFrame
+from loremesh.sync.wire import Chain, Header, Kind, SignedFrame
 
 MAX_INCARNATIONS = MAX_FRAME_INCARNATIONS
 """Of one origin in a space. A new one comes with a restore or a copy of the home, which is rare."""
@@ -95,7 +95,7 @@ def _weigh_evidence(
     state: SyncState, space: SpaceState, frame: SignedFrame, evidence: Evidence, hour: float
 ) -> Weighed:
     origin = frame.header.origin
-    _check_incarnations(space, origin, evidence)
+    _check_incarnations(space, frame.header, evidence)
     rows = state.index.rows(evidence.ids)
     stamps = np.empty(len(evidence.block), np.float64)
     slots = np.empty(len(evidence.block), np.int64)
@@ -128,9 +128,10 @@ def _counted_mass_fx(preview: Preview, free: int) -> int:
     return int(preview.mass_change_fx[counted].sum())
 
 
-def _check_incarnations(space: SpaceState, origin: bytes, evidence: Evidence) -> None:
+def _check_incarnations(space: SpaceState, header: Header, evidence: Evidence) -> None:
+    origin = header.origin
     known = space.incarnations.get(origin, set())
-    if len(known.union(evidence.incarnations)) > MAX_INCARNATIONS:
+    if len(known.union(evidence.incarnations, (header.incarnation,))) > MAX_INCARNATIONS:
         raise TurnedAway(Rejected(Reason.TOO_MANY_INCARNATIONS, f"{MAX_INCARNATIONS} are allowed", origin))
 
 

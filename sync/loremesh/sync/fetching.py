@@ -6,6 +6,7 @@ head if it was true.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
@@ -28,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 MAX_GAPS = 4096
 """Gaps known at once in a space; more are found again through heads."""
+MAX_GAPS_TOLD = 512
+"""Of those, opened by the word of one peer: one that claims what is not there must leave room for others."""
 MAX_HOLDERS = 16
 """Peers remembered as having what a gap lacks."""
 MAX_VECTORS = 64
@@ -50,6 +53,8 @@ class Gap(Struct):
     holders: dict[bytes, int]
     """By peer: the highest number it claims to hold."""
     due_s: float
+    told_by: bytes
+    """The peer that was the first to claim more."""
     single: bool = False
     failures: int = 0
     waiting_for: str = "repair"
@@ -81,6 +86,7 @@ class Fetcher:
         self._take = take
         self._heed = heed
         self._gaps: dict[tuple[FeedKey, int], Gap] = {}
+        self._told: Counter[bytes] = Counter()
         self._silent_until: dict[bytes, float] = {}
         self._vectors: set[bytes] = set()
         self._searched_s: dict[FeedKey, float] = {}
@@ -93,10 +99,11 @@ class Fetcher:
         place = (key, want.first if single else 0)
         gap = self._gaps.get(place)
         if gap is None:
-            if len(self._gaps) >= MAX_GAPS:
+            if len(self._gaps) >= MAX_GAPS or self._told[holder] >= MAX_GAPS_TOLD:
                 return
-            gap = Gap(key, want.first, {}, self._now() + delay_s, single)
+            gap = Gap(key, want.first, {}, self._now() + delay_s, holder, single)
             self._gaps[place] = gap
+            self._told[holder] += 1
         if holder in gap.holders or len(gap.holders) < MAX_HOLDERS:
             gap.holders[holder] = max(want.last, gap.holders.get(holder, 0))
         self._wake.set()
@@ -163,6 +170,7 @@ class Fetcher:
         for place, gap in list(self._gaps.items()):
             if self._is_closed(gap) or self._is_hopeless(gap):
                 del self._gaps[place]
+                self._told -= Counter((gap.told_by,))
         return [gap for gap in self._gaps.values() if gap.due_s <= self._now()]
 
     async def _round(self) -> None:

@@ -5,15 +5,17 @@ size → open → decode → space and admission → signature → number and ch
 transaction, and only then lets `accept` change the state.
 """
 
+from collections.abc import AsyncIterator
+
 import msgspec
 import numpy as np
 
 from loremesh.sync.admission import Admittance, admittance_of, decode_admission
 from loremesh.sync.bodies import Blocks, Evidence, decode_blocks, decode_evidence
-from loremesh.sync.effects import Weighed, weigh
+from loremesh.sync.effects import MAX_INCARNATIONS, Weighed, weigh
 from loremesh.sync.errors import Malformed
 from loremesh.sync.feed import FeedKey, ForkKind, ForkProof, Standing, Want, standing
-from loremesh.sync.intake import Stopped, count, draw, keep, limited, size_bytes, take_waiting
+from loremesh.sync.intake import Stopped, count, draw, halt, keep, limited, size_bytes, take_waiting
 from loremesh.sync.opening import Carried, TurnedAway, check_signature, decode, open_sealed
 from loremesh.sync.outcomes import (
     Applied,
@@ -135,6 +137,10 @@ def _check_place(
     if header.origin not in space.members and header.kind is not Kind.ADMISSION:
         missing = Want(header.origin, header.incarnation, Chain.CONTROL, 1, 1)
         raise TurnedAway(Buffered(header.origin, missing))
+    known = space.incarnations.get(header.origin, set())
+    if header.incarnation not in known and len(known) >= MAX_INCARNATIONS:
+        detail = f"{MAX_INCARNATIONS} are allowed"
+        raise TurnedAway(Rejected(Reason.TOO_MANY_INCARNATIONS, detail, header.origin))
     if stands is Standing.GAP:
         raise TurnedAway(_gap(state, space, frame, now_s))
 
@@ -259,7 +265,7 @@ async def _settle(
             return msgspec.structs.replace(verdict, kept=kept)
         case Deferred(want=want):
             key = FeedKey(want.origin, want.incarnation, want.chain)
-            state.intake.deferred[carried.space, key] = verdict
+            halt(state.intake.deferred, (carried.space, key), verdict)
             return verdict
         case Rejected():
             if verdict.proof is not None:
@@ -269,7 +275,7 @@ async def _settle(
                 header = decode(carried).header
                 place = (carried.space, key_of(header))
                 if header.number == known.position(key_of(header)).number + 1:
-                    state.intake.stopped[place] = Stopped(header.number, verdict)
+                    halt(state.intake.stopped, place, Stopped(header.number, verdict))
             return verdict
         case Duplicate():
             return verdict
@@ -304,9 +310,11 @@ async def _keep_proof(rejected: Rejected, proof: ForkProof, state: SyncState, jo
 
 async def admit_following(
     outcome: Outcome, state: SyncState, journal: Journal, now_s: float, hour: float
-) -> list[Outcome]:
-    """Admit what waited for the frame of this outcome, as far as it goes now; the outcomes in order."""
-    outcomes: list[Outcome] = []
+) -> AsyncIterator[Outcome]:
+    """Admit what waited for the frame of this outcome, as far as it goes now; each outcome as it comes.
+
+    What the journal raises comes out of here; the outcomes before it stand.
+    """
     todo = [outcome]
     while todo:
         done = todo.pop()
@@ -315,8 +323,7 @@ async def admit_following(
         for frame in _freed(state, done):
             carried = Carried(done.passed.space, frame.header_bytes, frame.signature, frame.body)
             todo.append(await admit_carried(carried, state, journal, now_s, hour))
-            outcomes.append(todo[-1])
-    return outcomes
+            yield todo[-1]
 
 
 def _freed(state: SyncState, done: Applied | Quarantined) -> list[SignedFrame]:

@@ -1,6 +1,6 @@
 """The porch: what is kept about frames that have not been taken. No part of the state; lost at a restart."""
 
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import msgspec
 
@@ -28,6 +28,10 @@ MAX_STRANGER_BYTES = 1024 * 1024
 MAX_TALLIES = 4096
 """Peers with counters of their own; more are counted together."""
 
+MAX_HALTED = 4096
+"""Chains noted as waiting for a budget, and as many as stopped: incarnations cost a peer nothing to make up.
+The one noted longest ago goes; its next frame is examined again."""
+
 Place = tuple[bytes, FeedKey]
 """A chain within a space."""
 
@@ -37,6 +41,9 @@ class Stopped(msgspec.Struct, frozen=True):
 
     number: int
     rejected: Rejected
+
+
+Halt = TypeVar("Halt", Deferred, Stopped)
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -122,6 +129,13 @@ def take_waiting(intake: Intake, place: Place, number: int) -> SignedFrame | Non
     if not held:
         del intake.waiting[place]
     return found
+
+
+def halt(table: dict[Place, Halt], place: Place, why: Halt) -> None:
+    """Note in `intake.deferred` or `intake.stopped` why a chain does not go on."""
+    if place not in table and len(table) >= MAX_HALTED:
+        del table[next(iter(table))]
+    table[place] = why
 
 
 def size_bytes(frame: SignedFrame) -> int:

@@ -235,7 +235,7 @@ class Registers:
             return self._slots.live()
         found = self._source_of.get(source)
         if found is None:
-            return np.zeros(FIRST_CAPACITY, np.int64)
+            return np.empty(0, np.int64)
         slots = self._slots.live()
         theirs: Ints = slots[self.source_at(slots) == found]
         return theirs

@@ -137,7 +137,19 @@ class SyncState:
 def enter_space(
     state: SyncState, genesis_bytes: bytes, epoch: int, epoch_keys: dict[int, bytes]
 ) -> SpaceState:
-    """Begin to follow a space. Raises `InvalidInput` for what is no genesis, or a space entered already."""
+    """Begin to follow a space. Raises as `space_to_enter`."""
+    space = space_to_enter(state, genesis_bytes, epoch, epoch_keys)
+    state.spaces[space.space] = space
+    return space
+
+
+def space_to_enter(
+    state: SyncState, genesis_bytes: bytes, epoch: int, epoch_keys: dict[int, bytes]
+) -> SpaceState:
+    """The space as it would be entered, for a caller that has to store it first. Changes nothing.
+
+    Raises `InvalidInput` for what is no genesis, a space entered already, or one too many.
+    """
     try:
         genesis = decode_genesis(genesis_bytes)
     except Malformed as wrong:
@@ -151,8 +163,7 @@ def enter_space(
         )
     if epoch not in epoch_keys:
         raise InvalidInput("epoch", f"{epoch} has no key among those given")
-    state.spaces[space] = SpaceState(space, genesis, epoch, dict(epoch_keys))
-    return state.spaces[space]
+    return SpaceState(space, genesis, epoch, dict(epoch_keys))
 
 
 def set_aside(state: SyncState, proof: ForkProof) -> None:
