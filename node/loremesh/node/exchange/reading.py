@@ -13,15 +13,16 @@ from typing import BinaryIO, Final, TypeVar
 import msgspec
 
 from loremesh.node.errors import NodeError, UsageError
-from loremesh.node.events import Outcome
+from loremesh.node.events import Connect, Outcome
 from loremesh.node.exchange import lines
-from loremesh.node.exchange.telling import Told, hear
+from loremesh.node.exchange.telling import Told, block_named, hear
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
 from loremesh.sync.content import block_id, check_text
 from loremesh.sync.errors import InvalidInput
 
 MAX_LINE_BYTES: Final = 1 << 20
 """A text of 64 KiB with every byte escaped as JSON allows, and room to spare."""
+NO_ROW: Final = -1
 PAGE_BYTES: Final = 1 << 20
 """Bytes of lines that go to the home in one page; one line more at most."""
 
@@ -195,9 +196,9 @@ class _Check:
         told: Told = hear(line.kind, line.hour, line.wall_ms, line.detail, self._place)
         if (line.kind == "trust") != (line.block == ""):
             raise InvalidInput("block", "is given for trust, or is missing")
-        place = self._place(bytes.fromhex(line.block)) if line.block and len(line.block) == 64 else -1
-        if line.block and place < 0:
-            raise InvalidInput("block", f"is {line.block[:80]!r}; it must be the id of a block")
+        place = self._place(block_named(line.block)) if line.block else NO_ROW
+        if isinstance(told, Connect) and told.other == place:
+            raise InvalidInput("other", "is the block itself")
         key = (line.source, place)
         if self._last.get(key, -1) >= line.n:
             raise InvalidInput("n", f"is {line.n}, not above {self._last[key]}, the one of this block before")

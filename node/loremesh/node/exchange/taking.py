@@ -24,7 +24,7 @@ from loremesh.node.events import (
     encode,
 )
 from loremesh.node.exchange import lines
-from loremesh.node.exchange.telling import Told, check_line, hear
+from loremesh.node.exchange.telling import Told, block_named, check_line, hear
 from loremesh.node.ground import NO_ROW, Ground
 from loremesh.node.imported import MAX_SOURCES
 from loremesh.node.memory import Memory
@@ -175,7 +175,7 @@ class _Taking:
         if isinstance(told, Trust):
             self._trust(line, source, told)
             return
-        row = row_of(bytes.fromhex(block_named(line.block)))
+        row = row_of(block_named(line.block))
         if forgotten:
             self._count("events_forgotten")
         elif source is None:
@@ -259,10 +259,3 @@ class _Taking:
             follow_trust(memory)
             await ground.refresh()
             await reword(ground)
-
-
-def block_named(block: str) -> str:
-    """The id in an event's line. Raises InvalidInput for anything else than 64 hex digits."""
-    if len(block) != 64 or block.strip("0123456789abcdef"):
-        raise InvalidInput("block", f"is {block[:80]!r}; it must be the id of a block, 64 hex digits")
-    return block

@@ -123,6 +123,11 @@ def hear(kind: str, hour: float, wall_ms: int, detail: Detail, row_of: Callable[
     return event
 
 
+def block_named(block: str) -> bytes:
+    """The id in an event's line. Raises InvalidInput for anything else than 64 lower-case hex digits."""
+    return _bytes("block", block, 32)
+
+
 def _check(event: Told) -> None:
     """The bounds that hold for an event made here hold for one that comes from a file."""
     match event:
