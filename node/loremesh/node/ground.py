@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from loremesh.crypto.identity import Identity
@@ -25,9 +26,12 @@ from loremesh.node.opening import checkpoint_of, decode_fingerprint
 from loremesh.node.parts import Parts
 from loremesh.node.ports import Embedder, Fingerprint
 from loremesh.node.settings import Settings
+from loremesh.node.store.errors import StoreError
 from loremesh.node.store.store import Store
 from loremesh.node.store.values import HomeEvent, NewBlock, OwnEvent
 from loremesh.sync.content import normalise
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -201,12 +205,17 @@ class Ground:
         return await self.exclusive(work)
 
     async def close(self) -> None:
-        """Write the checkpoint when there is something new, and give the home up."""
+        """Write the checkpoint when there is something new, and give the home up.
+
+        A disk that has no room for the checkpoint is no reason to fail: what was done is in the log.
+        """
         try:
             async with self._lock:
                 await self.prune()
             if self.store.position.n != self._checkpointed:
                 await self.checkpoint()
+        except StoreError as error:
+            log.warning("closed_without_checkpoint", error=str(error))
         finally:
             if self._embedder is not None:
                 await self._embedder.close()
