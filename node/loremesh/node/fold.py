@@ -519,13 +519,15 @@ def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool
     alpha_fx, beta_fx = files.replace(row, source, event.alpha_fx, event.beta_fx)
     columns.imported_a[row] += alpha_fx
     columns.imported_b[row] += beta_fx
+    priors = files.priors.setdefault(row, {})
     if not whole:
+        priors[source] = Prior(0, 0, event.exact)
         return
     _start(columns, row, event.hour)
-    before = files.priors.setdefault(row, {}).get(source, Prior(0, 0, exact=False))
+    before = priors.get(source, Prior(0, 0, exact=False))
     columns.prior_a[row] += event.prior_a_fx - before.alpha_fx
     columns.prior_b[row] += event.prior_b_fx - before.beta_fx
-    files.priors[row][source] = Prior(event.prior_a_fx, event.prior_b_fx, event.exact)
+    priors[source] = Prior(event.prior_a_fx, event.prior_b_fx, event.exact)
     if event.stability_h > 0.0:
         columns.stability_h[row] = min(max(event.stability_h, MIN_STABILITY_H), MAX_STABILITY_H)
     if event.rating >= 0.0:

@@ -27,6 +27,9 @@ from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import ONE, to_fx
 
 CONSTITUTIONAL: Final = "self/constitutional"
+FROM_DATABASE: Final = "0" * 32
+FROM_BUNDLE: Final = "0" * 31 + "1"
+"""In place of an incarnation: the two number their statements each by itself."""
 PSEUDO_MASS: Final = 1.0
 """What promotion adds to the counts: one observation."""
 
@@ -221,7 +224,12 @@ class _Preparing:
         events.sort(key=lambda numbered: numbered[:2])
         origin = hashlib.sha256(b"elfmem\0" + memory.owner.encode("utf-8")).hexdigest()
         name = "".join(one if one.isprintable() else "?" for one in f"elfmem {memory.owner}")
-        told: list[lines.Line] = [lines.Source(origin, "0" * 32, name[:MAX_NAME_CHARACTERS])]
+        which = FROM_BUNDLE if memory.estimated else FROM_DATABASE
+        told: list[lines.Line] = [lines.Source(origin, which, name[:MAX_NAME_CHARACTERS])]
+            lines.Source(
+                origin, FROM_BUNDLE if memory.estimated else FROM_DATABASE, name[:MAX_NAME_CHARACTERS]
+            )
+        ]
         told += [lines.Block(id_.hex(), taken.text) for id_, taken in self._taken.items()]
         for n, place, event in events:
             kind, detail = tell(event, ids.__getitem__)

@@ -83,7 +83,8 @@ class ElfOutcome(msgspec.Struct, frozen=True):
 class ElfMemory(msgspec.Struct, frozen=True):
     """All of it. `owner`: whose memory it is, or what else tells it from others. `as_of_us`: its last moment.
 
-    `hour`: total active hours. `remarks`: what was left out, and why.
+    `hour`: total active hours. `remarks`: what was left out, and why. `estimated`: a bundle, whose counts
+    are in part estimates.
     """
 
     what: str
@@ -94,6 +95,7 @@ class ElfMemory(msgspec.Struct, frozen=True):
     edges: list[ElfEdge]
     outcomes: list[ElfOutcome]
     remarks: list[str]
+    estimated: bool = False
 
 
 class Wrong(Exception):
@@ -290,6 +292,7 @@ def bundle_memory(raw: bytes) -> ElfMemory:
         ],
         outcomes=[],
         remarks=["a bundle holds no outcomes, no stability and no ages"],
+        estimated=True,
     )
 
 

@@ -195,21 +195,45 @@ class _Taking:
         if isinstance(told, Counted) and self._no_news(source, row, told):
             self._count("events_known")
             return
+        if isinstance(told, Counted) and told.exact:
+            self._withdraw_estimates(source, row, told)
         told = self._within_bounds(row, told)
         self._count("events_new")
         self._last[source, row] = line.n
         self._events.append((row, Imported(told.hour, told.wall_ms, source, line.n, encode(told))))
 
     def _no_news(self, source: int, row: int, told: Counted) -> bool:
-        """Whether these counts are here as they are, or more exactly."""
-        prior = self._own.imported.priors.get(row, {}).get(source)
+        """Whether these counts are here as they are, or more exactly from the same memory."""
+        files = self._own.imported
+        priors = files.priors.get(row, {})
+        if not told.exact and any(prior.exact for of, prior in priors.items() if self._kin(source, of)):
+            return True
+        prior = priors.get(source)
         if prior is None:
             return False
-        if prior.exact and not told.exact:
-            return True
-        here = {(of, context): (a, b) for of, context, a, b in self._own.imported.of(row)}
-        same = here.get((source, 0)) == (told.alpha_fx, told.beta_fx)
-        return same and (prior.alpha_fx, prior.beta_fx) == (told.prior_a_fx, told.prior_b_fx)
+        here = {(of, context): (a, b) for of, context, a, b in files.of(row)}
+        if here.get((source, 0)) != (told.alpha_fx, told.beta_fx):
+            return False
+        whole = files.owner.get(row) == files.sources[source].origin
+        return not whole or (prior.alpha_fx, prior.beta_fx) == (told.prior_a_fx, told.prior_b_fx)
+
+    def _kin(self, source: int, other: int) -> bool:
+        """Whether two sources are of one origin; one that is new here has no number yet."""
+        sources = self._own.imported.sources
+        named = {event.number: event.origin for _, event in self._named if isinstance(event, ImportSource)}
+        origin = sources[source].origin if source < len(sources) else named[source]
+        return sources[other].origin == origin
+
+    def _withdraw_estimates(self, source: int, row: int, told: Counted) -> None:
+        """What the same memory had counted by estimate gives way to what it counts exactly."""
+        files = self._own.imported
+        for other, prior in files.priors.get(row, {}).items():
+            if other == source or prior.exact or not self._kin(source, other):
+                continue
+            n = self._last.get((other, row), files.last(row, other)) + 1
+            nothing = Counted(told.hour, told.wall_ms, 0, 0, 0, 0, -1.0, -1.0, exact=False)
+            self._last[other, row] = n
+            self._events.append((row, Imported(told.hour, told.wall_ms, other, n, encode(nothing))))
 
     def _within_bounds(self, row: int, told: Told) -> Told:
         """The event as this home can hold it: tags up to the bound; contexts while there is room for them."""
