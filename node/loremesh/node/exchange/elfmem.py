@@ -226,10 +226,6 @@ class _Preparing:
         name = "".join(one if one.isprintable() else "?" for one in f"elfmem {memory.owner}")
         which = FROM_BUNDLE if memory.estimated else FROM_DATABASE
         told: list[lines.Line] = [lines.Source(origin, which, name[:MAX_NAME_CHARACTERS])]
-            lines.Source(
-                origin, FROM_BUNDLE if memory.estimated else FROM_DATABASE, name[:MAX_NAME_CHARACTERS]
-            )
-        ]
         told += [lines.Block(id_.hex(), taken.text) for id_, taken in self._taken.items()]
         for n, place, event in events:
             kind, detail = tell(event, ids.__getitem__)
