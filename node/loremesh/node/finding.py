@@ -62,17 +62,20 @@ def find(
     *,
     foreign_share: float,
     backoff: float,
+    without: int | None = None,
 ) -> list[Ranked]:
     """The k best rows for a checked question, best first.
 
     `vector` is the query's unit vector (float32[dimension]), None to go by words alone; `hour` the active
-    hour now. The memory has been refreshed.
+    hour now. `without`: a row to do without. The memory has been refreshed.
     """
     length = memory.length
     if not length:
         return []
     frame = recall_frame(question.frame)
     eligible = memory.readable()
+    if without is not None:
+        eligible[without] = False
     own = memory.own.columns.views(max(length, memory.own.columns.length))
     if frame.own_only:
         eligible &= own.held[:length] > 0

@@ -14,7 +14,7 @@ import structlog
 from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.identity import Identity
 from loremesh.crypto.keystores import KeySource, Passphrase, Secret, create_vault, open_vault
-from loremesh.node import evidence, fits, forgetting, learning, replaying, using
+from loremesh.node import evidence, fits, forgetting, judging, learning, replaying, using
 from loremesh.node.administering import Administration
 from loremesh.node.compose import real_parts
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
@@ -37,7 +37,9 @@ from loremesh.node.records import (
     encode_record,
 )
 from loremesh.node.results import (
+    Attributed,
     Consolidated,
+    DecisionTaken,
     EventSeen,
     Explanation,
     FitReport,
@@ -51,6 +53,7 @@ from loremesh.node.results import (
     SpaceSeen,
     Status,
     TrustChange,
+    WorthSeen,
 )
 from loremesh.node.rulebook import get_rules
 from loremesh.node.settings import read_settings
@@ -230,6 +233,35 @@ class Node:
     async def replay(self, *, check: bool = False, rules: str | None = None) -> Replayed:
         """Fold the log again: prove that it is what is in use, or see what other rules would say."""
         return await replaying.replay(self._ground, check=check, rules=rules)
+
+    async def worth(
+        self,
+        *,
+        context: str | None = None,
+        block: str | None = None,
+        candidates: bool = False,
+        limit: int = 1_000,
+        skip: int = 0,
+    ) -> list[WorthSeen]:
+        """What first-hand outcomes say of the blocks: in one context or in all, or of one block by context.
+
+        `candidates`: only those that deprecating or restoring is proposed for. Best first.
+        """
+        return await judging.worth(self._ground, judging.Asked(context, block, candidates, limit, skip))
+
+    async def deprecate(self, block: str, *, why: str) -> DecisionTaken:
+        """Take a block out of recall; its log and its evidence stay, and `restore` brings it back."""
+        return await judging.decide(self._ground, block, True, why)
+
+    async def restore(self, block: str, *, why: str = "") -> DecisionTaken:
+        """Put a deprecated block back into recall."""
+        return await judging.decide(self._ground, block, False, why)
+
+    async def attribute(
+        self, *, context: str | None = None, limit: int = 1_000, progress: Progress | None = None
+    ) -> Attributed:
+        """Which blocks make episodes go well: regression of outcomes on who was present and the context."""
+        return await judging.attributed(self._ground, context, limit, progress)
 
     async def fit(self, *, keep: bool = True, progress: Progress | None = None) -> FitReport:
         """Fit the forgetting model's weights to this home's log; used if later events bear them out."""

@@ -137,6 +137,37 @@ class Replay(Params, frozen=True):
     rules: Word | None = None
 
 
+class Worth(Params, frozen=True):
+    """In one context or in all; `block` tells one by context; `candidates` only what to decide about."""
+
+    context: Word | None = None
+    block: Word | None = None
+    candidates: bool = False
+    limit: Limit = MAX_PAGE
+    skip: Number = 0
+
+
+class Deprecate(Params, frozen=True):
+    """The block leaves recall."""
+
+    block: Word
+    why: Word
+
+
+class Restore(Params, frozen=True):
+    """The block comes back into recall."""
+
+    block: Word
+    why: Word = ""
+
+
+class Attribute(Params, frozen=True):
+    """Over the episodes of one context or of all; at most `limit` blocks."""
+
+    context: Word | None = None
+    limit: Limit = MAX_PAGE
+
+
 class DoctorFit(Params, frozen=True):
     """`dry_run` only tells; `revert` goes back to the published weights."""
 

@@ -37,13 +37,18 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """One episode: the hits, best first, and the weights their terms were summed with."""
+    """One episode: the hits, best first, and the weights their terms were summed with.
+
+    `held_back`: a block that would be among them but was left out this time, because it always comes with
+    one of them and outcomes are to tell the two apart.
+    """
 
     episode: str
     hits: list[Hit]
     frame: str
     context: str
     weights: dict[str, float]
+    held_back: str = ""
 
 
 class OutcomeTaken(msgspec.Struct, frozen=True):
@@ -212,6 +217,80 @@ class FitReport(msgspec.Struct, frozen=True):
     loss_of_mean: float = 0.0
     gain: float = 0.0
     gain_at_least: float = 0.0
+
+
+class WorthSeen(msgspec.Struct, frozen=True):
+    """A block's worth: what its own first-hand outcomes say, in one context or in all (`context` null).
+
+    `alpha` and `beta` are outcomes for and against; every pair of low and high holds with 90 %. `recent*` is
+    the recent window, and `trend` says whether it is apart from the rest: falling, rising, steady. `expected`
+    is what others come to where the block was used, `corrected` worth less that; `compared` is false where
+    hardly anything else was used there. `kind`: high-value, uncertain, mixed, low-value. `proposal`:
+    deprecate, restore, or nothing.
+    """
+
+    block: str
+    text: str
+    context: str | None
+    alpha: float = 0.0
+    beta: float = 0.0
+    worth: float = 0.5
+    low: float = 0.0
+    high: float = 1.0
+    recent: float = 0.5
+    recent_low: float = 0.0
+    recent_high: float = 1.0
+    trend: str = "steady"
+    expected: float = 0.5
+    corrected: float = 0.0
+    corrected_low: float = -0.5
+    corrected_high: float = 0.5
+    compared: bool = False
+    kind: str = "uncertain"
+    deprecated: bool = False
+    proposal: str = ""
+
+
+class DecisionTaken(msgspec.Struct, frozen=True):
+    """Whether the block is out of recall now, and whether that is news."""
+
+    block: str
+    deprecated: bool
+    changed: bool
+
+
+class BlockAttributed(msgspec.Struct, frozen=True):
+    """What a block is to the outcomes of its episodes: differences in success, each with its 90 % interval
+    (value, low, high).
+
+    `association`: episodes with it against those without; `in_context`: the same within contexts; `effect`:
+    with context and company held equal. `role`: anchor, specialist, burden, hitchhiker, easy rider,
+    bystander, unclear. `without_cause`: the association is not the block's doing; `explained_by` says whose.
+    """
+
+    block: str
+    text: str
+    episodes: int
+    association: tuple[float, float, float]
+    in_context: tuple[float, float, float]
+    effect: tuple[float, float, float]
+    role: str
+    without_cause: bool
+    explained_by: str
+
+
+class Attributed(msgspec.Struct, frozen=True):
+    """Attribution over `episodes` judged ones, which went well in the share `success`.
+
+    `left_out`: blocks in too few episodes, or beyond the number that have effects of their own.
+    """
+
+    episodes: int
+    contexts: int
+    blocks: int
+    left_out: int
+    success: float
+    found: list[BlockAttributed]
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -33,6 +33,8 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     foreign_share: Fraction = 0.5
     context_backoff: Positive = 4.0
     rules: str = "fsrs5"
+    diversity: Fraction = 0.1
+    base_rates: dict[str, Fraction] = {}
     outcomes_per_hour: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] = 100_000
 
 

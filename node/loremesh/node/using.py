@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from loremesh.node import evidence
+from loremesh.node.companions import held_back
 from loremesh.node.errors import Unavailable, UsageError
 from loremesh.node.events import EPISODE_BYTES, FrameName, Outcome
 from loremesh.node.explaining import NameOf, provenance
@@ -52,16 +53,26 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
         hour = ground.tick()
         await ground.refresh()
         memory, settings = ground.memory, ground.settings.memory
-        ranked = find(
-            memory,
-            asked,
-            vector,
-            hour,
-            foreign_share=settings.foreign_share,
-            backoff=settings.context_backoff,
-        )
-        texts = await ground.store.texts([one.row for one in ranked])
         episode = ground.parts.random_bytes(EPISODE_BYTES)
+
+        def ranking(without: int | None = None) -> list[Ranked]:
+            return find(
+                memory,
+                asked,
+                vector,
+                hour,
+                foreign_share=settings.foreign_share,
+                backoff=settings.context_backoff,
+                without=without,
+            )
+
+        ranked = ranking()
+        apart = held_back(
+            memory.own.episodes.values(), [one.row for one in ranked], episode, settings.diversity
+        )
+        if apart is not None:
+            ranked = ranking(apart)
+        texts = await ground.store.texts([one.row for one in ranked])
         hits = evidence.recall_hits(
             ground.clock,
             episode,
@@ -78,6 +89,7 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
             frame=frame.name,
             context=asked.context,
             weights=_weights(frame),
+            held_back="" if apart is None else memory.block_hex(apart),
         )
 
     return await ground.exclusive(work)
@@ -117,8 +129,9 @@ async def outcome_of_blocks(
         ground.tick()
         await ground.refresh()
         rows = [ground.memory.row_named(block) for block in blocks]
+        together = ground.parts.random_bytes(EPISODE_BYTES) if len(rows) > 1 else b""
         made = evidence.outcome_of_blocks(
-            ground.memory.own, ground.clock, rows, signal, weight, context, implicit
+            ground.memory.own, ground.clock, rows, signal, weight, context, implicit, together
         )
         return await _take(ground, limit, made, rows)
 

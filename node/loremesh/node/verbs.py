@@ -14,8 +14,10 @@ import msgspec
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.lines import ExportedPage, ExportPage, ImportedPage, ImportPage
 from loremesh.node.params import (
+    Attribute,
     Confirm,
     Consolidate,
+    Deprecate,
     DoctorFit,
     Events,
     Learn,
@@ -27,14 +29,18 @@ from loremesh.node.params import (
     Params,
     Recall,
     Replay,
+    Restore,
     SpaceCreate,
     SpaceInvite,
     SpaceJoin,
     TrustRevoke,
     TrustSet,
+    Worth,
 )
 from loremesh.node.results import (
+    Attributed,
     Consolidated,
+    DecisionTaken,
     EventSeen,
     Explanation,
     FitReport,
@@ -48,6 +54,7 @@ from loremesh.node.results import (
     SpaceSeen,
     Status,
     TrustChange,
+    WorthSeen,
 )
 
 if TYPE_CHECKING:  # the doors that only carry a question to a running node need nothing of the node itself
@@ -114,6 +121,24 @@ async def _events(node: Node, p: Events, _: Progress | None) -> list[EventSeen]:
 
 async def _replay(node: Node, p: Replay, _: Progress | None) -> Replayed:
     return await node.replay(check=p.check, rules=p.rules)
+
+
+async def _worth(node: Node, p: Worth, _: Progress | None) -> list[WorthSeen]:
+    return await node.worth(
+        context=p.context, block=p.block, candidates=p.candidates, limit=p.limit, skip=p.skip
+    )
+
+
+async def _deprecate(node: Node, p: Deprecate, _: Progress | None) -> DecisionTaken:
+    return await node.deprecate(p.block, why=p.why)
+
+
+async def _restore(node: Node, p: Restore, _: Progress | None) -> DecisionTaken:
+    return await node.restore(p.block, why=p.why)
+
+
+async def _attribute(node: Node, p: Attribute, progress: Progress | None) -> Attributed:
+    return await node.attribute(context=p.context, limit=p.limit, progress=progress)
 
 
 async def _doctor_fit(node: Node, p: DoctorFit, progress: Progress | None) -> FitReport:
@@ -183,6 +208,12 @@ CONSOLIDATE: Final = Verb(
 EXPLAIN: Final = Verb("explain", "A block's numbers by source.", OneBlock, Explanation, _explain)
 EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _events)
 REPLAY: Final = Verb("replay", "Fold the log anew.", Replay, Replayed, _replay, long=True)
+WORTH: Final = Verb("worth", "What each block's outcomes say of it.", Worth, list[WorthSeen], _worth)
+DEPRECATE: Final = Verb("deprecate", "Take a block out of recall.", Deprecate, DecisionTaken, _deprecate)
+RESTORE: Final = Verb("restore", "Put a block back into recall.", Restore, DecisionTaken, _restore)
+ATTRIBUTE: Final = Verb(
+    "attribute", "Which blocks make episodes go well.", Attribute, Attributed, _attribute, long=True
+)
 DOCTOR_FIT: Final = Verb(
     "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
 )
@@ -221,6 +252,10 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         EXPLAIN,
         EVENTS,
         REPLAY,
+        WORTH,
+        DEPRECATE,
+        RESTORE,
+        ATTRIBUTE,
         DOCTOR_FIT,
         FORGET,
         EXPORT_PAGE,

@@ -14,6 +14,7 @@ import typer
 from loremesh.node.cli import (
     doctor_commands,
     exchange_commands,
+    judging_commands,
     memory_commands,
     node_commands,
     sharing_commands,
@@ -50,6 +51,10 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
     (memory_commands.consolidate, {}),
     (memory_commands.events, {}),
     (memory_commands.replay, {}),
+    (judging_commands.worth, {}),
+    (judging_commands.attribute, {}),
+    (judging_commands.deprecate, {}),
+    (judging_commands.restore, {}),
     (memory_commands.forget, {}),
     (exchange_commands.export, {}),
     (exchange_commands.import_, {"name": "import"}),

@@ -53,6 +53,12 @@ def recalled(out: Console, result: Recalled) -> None:
         _hit(out, number, hit)
     weights = "  ".join(f"{name} {weight:g}" for name, weight in result.weights.items())
     say(out, f"frame {result.frame}: {weights}")
+    if result.held_back:
+        say(
+            out,
+            f"held back this time: {result.held_back[:SHORT_ID]}, which always comes with one of these; "
+            "outcomes are to tell them apart",
+        )
     say(out, f"episode {result.episode}")
     say(out, f"say how it went: loremesh outcome SIGNAL --episode {result.episode}")
 
@@ -104,14 +110,14 @@ def explained(out: Console, result: Explanation) -> None:
         f"retrievability {result.retrievability:.3f}  last event at hour {result.last_event_h:.2f} "
         f"of {result.hour:.2f}",
     )
-    table = _table("source", "trust", "alpha", "beta", "stability_h", "counted α", "counted β")
+    shown = table("source", "trust", "alpha", "beta", "stability_h", "counted α", "counted β")
     for source in result.sources:
         counted = (f"{source.counted_alpha:.4g}", f"{source.counted_beta:.4g}")
         claim = (f"{source.alpha:.4g}", f"{source.beta:.4g}", f"{source.stability_h:.4g}")
-        table.add_row(_named(source.source, source.name), f"{source.trust:g}", *claim, *counted)
-    out.print(table)
+        shown.add_row(_named(source.source, source.name), f"{source.trust:g}", *claim, *counted)
+    out.print(shown)
     if result.contexts:
-        contexts = _table("context", "alpha", "beta")
+        contexts = table("context", "alpha", "beta")
         for name, (alpha, beta) in result.contexts.items():
             contexts.add_row(plain(name) or "(none)", f"{alpha:.4g}", f"{beta:.4g}")
         out.print(contexts)
@@ -122,11 +128,11 @@ def peers(out: Console, results: Sequence[PeerSeen]) -> None:
     if not results:
         say(out, "no peers known yet: they show once they have published into a space of this node's")
         return
-    table = _table("name", "trust", "state", "behind", "registers", "blocks", "spaces")
+    shown = table("name", "trust", "state", "behind", "registers", "blocks", "spaces")
     for peer in results:
         numbers = (f"{peer.trust:g}", peer.state, str(peer.behind), str(peer.registers), str(peer.blocks))
-        table.add_row(one_line(peer.name, 16) or "-", *numbers, one_line(", ".join(peer.spaces), 16))
-    out.print(table)
+        shown.add_row(one_line(peer.name, 16) or "-", *numbers, one_line(", ".join(peer.spaces), 16))
+    out.print(shown)
     for peer in results:
         refused = {name: count for name, count in peer.outcomes.items() if count}
         say(out, f"{plain(peer.peer)}  {one_line(peer.name, 30)}  " + _counters(refused))
@@ -172,12 +178,12 @@ def spaces(out: Console, results: Sequence[SpaceSeen]) -> None:
     if not results:
         say(out, "this node is in no space: `loremesh space create NAME` or `loremesh space join TOKEN`")
         return
-    table = _table("name", "space", "members", "member trust", "role", "state", "server")
+    shown = table("name", "space", "members", "member trust", "role", "state", "server")
     for item in results:
         role = "administrator" if item.administrator else "member"
         about = (item.space[:SHORT_ID], str(item.members), f"{item.member_trust:g}", role)
-        table.add_row(one_line(item.name, 20), *about, plain(item.state), one_line(item.server, 30))
-    out.print(table)
+        shown.add_row(one_line(item.name, 20), *about, plain(item.state), one_line(item.server, 30))
+    out.print(shown)
 
 
 def events(out: Console, results: Sequence[EventSeen]) -> None:
@@ -210,15 +216,15 @@ def replayed(out: Console, result: Replayed) -> None:
             f"rank correlation {result.rank_correlation:.3f}",
         )
     if result.moved:
-        table = _table("block", "rank", "then", "stability_h", "then", "R", "then", "utility", "then", "text")
+        shown = table("block", "rank", "then", "stability_h", "then", "R", "then", "utility", "then", "text")
         for moved in result.moved:
             ranks = (str(moved.rank), str(moved.rank_under_rules))
             hours = (f"{moved.stability_h:.4g}", f"{moved.stability_h_under_rules:.4g}")
             recall = (f"{moved.retrievability:.2f}", f"{moved.retrievability_under_rules:.2f}")
             utility = (f"{moved.utility:.2f}", f"{moved.utility_under_rules:.2f}")
             text = one_line(moved.text, 24)
-            table.add_row(moved.block[:SHORT_ID], *ranks, *hours, *recall, *utility, text)
-        out.print(table)
+            shown.add_row(moved.block[:SHORT_ID], *ranks, *hours, *recall, *utility, text)
+        out.print(shown)
 
 
 def fitted(out: Console, result: FitReport) -> None:
@@ -252,7 +258,7 @@ def forgotten(out: Console, result: Forgotten) -> None:
 
 def status(out: Console, result: Status) -> None:
     """The node at a glance."""
-    table = _table("", "")
+    shown = table("", "")
     running = f"yes, process {result.pid}" if result.running else "no"
     rows = {
         "peer": result.peer,
@@ -271,8 +277,8 @@ def status(out: Console, result: Status) -> None:
         "deferred": ", ".join(map(plain, result.deferred)) or "-",
     }
     for name, value in rows.items():
-        table.add_row(name, value)
-    out.print(table)
+        shown.add_row(name, value)
+    out.print(shown)
     if result.spaces:
         spaces(out, result.spaces)
 
@@ -282,14 +288,15 @@ def say(out: Console, line: str) -> None:
     out.print(line, soft_wrap=True)
 
 
-def _table(*columns: str) -> Table:
+def table(*columns: str) -> Table:
+    """An empty table with these headings; without any it has no head."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+        shown.add_column(column, overflow="fold")
+    return shown
 
 
 def _named(source: str, name: str) -> str:

@@ -1,0 +1,151 @@
+"""The commands that judge blocks by their outcomes: worth, deprecate, restore, attribute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loremesh.node import params as p
+from loremesh.node import verbs
+from loremesh.node.cli.arguments import BLOCK, LimitOption, SkipOption, invocation
+from loremesh.node.cli.console import answer, progress_shown
+from loremesh.node.cli.plain import one_line, plain
+from loremesh.node.cli.render import SHORT_ID, say, table
+from loremesh.node.cli.session import ask
+from loremesh.node.results import Attributed, DecisionTaken, WorthSeen
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+OneContext = Annotated[
+    str | None, typer.Option(metavar="C", help="Only outcomes of this context; '' for those without one.")
+]
+
+
+def worth(
+    ctx: typer.Context,
+    context: OneContext = None,
+    block: Annotated[str | None, typer.Option(metavar="ID", help="One block, in all and by context.")] = None,
+    candidates: Annotated[
+        bool, typer.Option("--candidates", help="Only blocks that should be deprecated or restored.")
+    ] = False,
+    limit: LimitOption = p.MAX_PAGE,
+    skip: SkipOption = 0,
+) -> None:
+    """Show what each block's own outcomes say of it.
+
+    Worth is the share of a block's n outcomes that are good, with a 90 % interval; recent fades older ones by
+    1 % with each new one; corr. is worth less what others come to in the contexts where the block is used.
+    Most above that first.
+
+    \b
+    loremesh worth --context deploy
+    loremesh worth --block 3ac1f29b
+    loremesh worth --candidates
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.WORTH, p.Worth(context, block, candidates, limit, skip))
+    answer(run, result, lambda out: _worths(out, result, by_context=block is not None))
+
+
+def deprecate(
+    ctx: typer.Context,
+    block: BLOCK,
+    why: Annotated[str, typer.Option(metavar="W", help="The reason, kept in the block's log.")],
+) -> None:
+    """Take a block out of recall. `restore` brings it back.
+
+    Its text, log and evidence stay, and so does what peers see of it.
+
+    \b
+    loremesh deprecate 3ac1f29b --why "wrong since the move to v2"
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.DEPRECATE, p.Deprecate(block, why))
+    answer(run, result, lambda out: _decided(out, result))
+
+
+def restore(
+    ctx: typer.Context,
+    block: BLOCK,
+    why: Annotated[str, typer.Option(metavar="W", help="The reason, kept in the block's log.")] = "",
+) -> None:
+    """Put a deprecated block back into recall.
+
+    \b
+    loremesh restore 3ac1f29b --why "v2 was rolled back"
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.RESTORE, p.Restore(block, why))
+    answer(run, result, lambda out: _decided(out, result))
+
+
+def attribute(ctx: typer.Context, context: OneContext = None, limit: LimitOption = p.MAX_PAGE) -> None:
+    """Tell which blocks make episodes go well, and which only come along.
+
+    A regression of the outcomes on the blocks that were used together and on the context. Association is
+    what worth sees; effect holds context and company equal. Both are differences in success.
+
+    \b
+    loremesh attribute
+    loremesh attribute --context deploy
+    """
+    run = invocation(ctx)
+    with progress_shown(run, "reading the log") as show:
+        result = ask(run.home, verbs.ATTRIBUTE, p.Attribute(context, limit), show)
+    answer(run, result, lambda out: _attributed(out, result))
+
+
+def _worths(out: Console, results: list[WorthSeen], *, by_context: bool) -> None:
+    if not results:
+        say(out, "no block has outcomes, or none is a candidate")
+        return
+    first = "context" if by_context else "block"
+    shown = table(first, "worth", "90 %", "recent", "corr.", "n", "kind", "")
+    for one in results:
+        name = one.block[:SHORT_ID]
+        if by_context:
+            name = "(all)" if one.context is None else plain(one.context) or "(none)"
+        notes = [one.trend if one.trend != "steady" else "", "deprecated" if one.deprecated else ""]
+        notes += [f"to {one.proposal}" if one.proposal else "", "" if by_context else one_line(one.text, 14)]
+        shown.add_row(
+            name,
+            f"{one.worth:.2f}",
+            f"{one.low:.2f}-{one.high:.2f}",
+            f"{one.recent:.2f}",
+            f"{one.corrected:+.2f}",
+            f"{one.alpha + one.beta:.4g}",
+            one.kind,
+            ", ".join(filter(None, notes)),
+        )
+    out.print(shown)
+
+
+def _decided(out: Console, result: DecisionTaken) -> None:
+    now = "out of recall" if result.deprecated else "in recall"
+    say(out, f"{result.block} is {now}{'' if result.changed else ' already'}")
+
+
+def _attributed(out: Console, result: Attributed) -> None:
+    say(
+        out,
+        f"{result.episodes} judged episodes in {result.contexts} contexts, {result.success:.2f} went well; "
+        f"{result.blocks} blocks, {result.left_out} left out",
+    )
+    if not result.found:
+        return
+    shown = table("block", "n", "association", "effect", "90 %", "role", "")
+    for one in result.found:
+        notes = [f"explained by {one.explained_by}" if one.without_cause else "", one_line(one.text, 14)]
+        shown.add_row(
+            one.block[:SHORT_ID],
+            str(one.episodes),
+            f"{one.association[0]:+.2f}",
+            f"{one.effect[0]:+.2f}",
+            f"{one.effect[1]:+.2f}…{one.effect[2]:+.2f}",
+            one.role,
+            ", ".join(filter(None, notes)),
+        )
+    out.print(shown)
+    say(out, "an effect holds context and company equal; it is still no experiment")
