@@ -205,10 +205,12 @@ class Sharing:
         if self._engine is not None:
             await self._say_the_rest(self._engine)
         engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.stop()
-        self._buses.clear()
-        await self._hosting.stop()
+        try:
+            if engine is not None:
+                await engine.stop()
+        finally:
+            self._buses.clear()
+            await self._hosting.stop()  # whatever happened: the server would outlive this process
 
     async def settle(self) -> None:
         """Publish now, and wait until the buses hold it and nothing known is missing here.
