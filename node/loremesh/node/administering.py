@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Final
 
@@ -64,9 +65,16 @@ class Administration:
 
     async def peers(self) -> list[PeerSeen]:
         """Every peer seen, by name and id."""
-        return sorted(
-            (self._peer(origin) for origin in self._origins()), key=lambda one: (one.name, one.peer)
-        )
+        status = self._sharing.status()
+        behind: Counter[bytes] = Counter()
+        for space in status.spaces if status else ():
+            for missing in space.behind:
+                behind[missing.key.origin] += missing.frames
+        outcomes: dict[bytes, Counter[str]] = defaultdict(Counter)
+        for (_, origin), counts in self._ground.memory.sync.intake.tally.items():
+            outcomes[origin].update(counts)
+        seen = [self._peer(origin, behind[origin], dict(outcomes[origin])) for origin in self._origins()]
+        return sorted(seen, key=lambda one: (one.name, one.peer))
 
     async def set_trust(self, peer: str, value: float, why: str) -> TrustChange:
         """Set the trust in a peer. Raises UsageError, UnknownThing, InvalidInput."""
@@ -157,7 +165,7 @@ class Administration:
         seen |= {source.origin for source in sync.registers.sources}
         return sorted(seen - {sync.own})
 
-    def _peer(self, origin: bytes) -> PeerSeen:
+    def _peer(self, origin: bytes, behind: int, outcomes: dict[str, int]) -> PeerSeen:
         sync = self._ground.memory.sync
         spaces = [space for space in sync.spaces.values() if origin in space.members]
         trust_fx = max((sync.trust_fx(space, origin) for space in spaces), default=0)
@@ -170,18 +178,6 @@ class Administration:
             state = "trusted"
         else:
             state = "untrusted"
-        status = self._sharing.status()
-        behind = sum(
-            missing.frames
-            for space in (status.spaces if status else ())
-            for missing in space.behind
-            if missing.key.origin == origin
-        )
-        outcomes: dict[str, int] = {}
-        for (_, of), counts in sync.intake.tally.items():
-            if of == origin:
-                for label, count in counts.items():
-                    outcomes[label] = outcomes.get(label, 0) + count
         held = sync.registers
         sources = [source for source in held.sources if source.origin == origin]
         return PeerSeen(
@@ -231,11 +227,10 @@ def _size_bytes(home: Path) -> int:
 
 
 def _totals(intake: Intake) -> dict[str, int]:
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for counts in intake.tally.values():
-        for label, count in counts.items():
-            found[label] = found.get(label, 0) + count
-    return found
+        found.update(counts)
+    return dict(found)
 
 
 def _change_seen(event: Trust) -> TrustChange:
