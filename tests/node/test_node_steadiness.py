@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from loremesh.sync.outcomes import Applied, Buffered, Passed, Reason, Rejected
 from loremesh.sync.ports import Placement
 from loremesh.sync.wire import Kind, SignedFrame
 from tests.node.guests import Guest, take
-from tests.node.homes import Homes, effective, faultless
+from tests.node.homes import Homes, LevelRater, effective, faultless
 from tests.sync.world import Row, evidence_body
 
 INDEXER = "Restart the indexer"
@@ -156,3 +157,17 @@ async def test_a_space_too_many_is_refused_and_the_home_opens_again(
             await node.space_create("another")
     async with homes.open("home") as node:
         assert [space.name for space in await node.spaces()] == ["team"]
+
+
+async def test_texts_that_cannot_be_rated_hold_up_none_that_can_be_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(_: LevelRater, texts: Sequence[str]) -> list[float | None]:
+        return [None] * len(texts)
+
+    monkeypatch.setattr(LevelRater, "rate", none)
+    async with Homes(tmp_path).create("home") as node:
+        await node.learn_many(["!", "?", "!?"])
+        assert (await node.consolidate(limit=3)).embedded == 3
+        await node.learn(INDEXER)
+        assert (await node.consolidate(limit=3)).embedded == 1

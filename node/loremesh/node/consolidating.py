@@ -29,8 +29,11 @@ async def consolidate(
 
     async def find_waiting() -> list[int]:
         await ground.refresh()
-        rows: list[int] = ground.memory.waiting().tolist()
-        return rows
+        rows, matrix = ground.memory.waiting(), ground.memory.matrix
+        if matrix is not None:
+            # Those without a vector first: what the rater has no answer for must not hold them up for ever.
+            rows = rows[np.argsort(matrix.held(ground.memory.length)[rows], kind="stable")]
+        return [int(row) for row in rows]
 
     rows = await ground.exclusive(find_waiting)
     todo = rows if limit is None else rows[:limit]
