@@ -367,6 +367,7 @@ async def test_no_texts_do_not_load_the_model() -> None:
 
 
 async def test_the_event_loop_goes_on_while_the_model_works(model: Embedder) -> None:
+    await model.embed(["loading happens in a thread of its own"])
     working = asyncio.create_task(model.embed([text for pair in PAIRS for text in pair]))
     turns = 0
     while not working.done():
