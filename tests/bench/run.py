@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from tests.bench import importing, locomo, opening, recall_score, recalling, writing
+from tests.bench import forgetting, importing, locomo, opening, reach, recall_score, recalling, writing
 from tests.bench.figures import Report, machine, markdown, table
 
 BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
@@ -20,6 +20,8 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "open": opening.measure,
     "score": recall_score.measure,
     "locomo": locomo.both,
+    "forgetting": forgetting.measure,
+    "reach": reach.measure,
 }
 RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 HEADING: Final = "## "

@@ -41,7 +41,7 @@ from loremesh.sync.rows import Contexts
 FITS_KEY: Final = "fits"
 
 MAX_FITTED: Final = 100_000
-"""Judged outcomes that a fit looks at; of a longer log the blocks used last. About ten seconds of work."""
+"""Judged outcomes that a fit looks at; of a longer log the blocks used last. Half a minute of work."""
 
 WHO: Final = "doctor fit"
 

@@ -22,7 +22,7 @@ def fit(
     """Fit the forgetting model's weights to this home's own outcomes.
 
     The earlier four fifths of the judged outcomes are fitted to, the later fifth judges. Weights that do not
-    forecast it better are refused, and what is in use stays. It takes about ten seconds for 100,000 outcomes.
+    forecast it better are refused, and what is in use stays. 100,000 outcomes take about half a minute.
 
     \b
     loremesh doctor fit --dry-run
