@@ -15,6 +15,7 @@ from loremesh.node.store.errors import DiskFull
 from loremesh.node.store.store import Store
 from loremesh.sync import spacestate
 from loremesh.sync.bodies import encode_blocks
+from loremesh.sync.content import block_id
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Applied, Buffered, Passed, Reason, Rejected
@@ -171,3 +172,30 @@ async def test_texts_that_cannot_be_rated_hold_up_none_that_can_be_embedded(
         assert (await node.consolidate(limit=3)).embedded == 3
         await node.learn(INDEXER)
         assert (await node.consolidate(limit=3)).embedded == 1
+
+
+@pytest.mark.parametrize("fall", ["revoked", "forked"])
+async def test_a_text_reads_as_those_who_count_say_it_once_its_first_teller_does_not(
+    tmp_path: Path, fall: str
+) -> None:
+    async with Homes(tmp_path).create("home") as node:
+        first, honest = await guest_in(node), await guest_in(node, "honest")
+        odd = "Restart \n\n the   indexer"
+        await take(node, first.blocks(odd), honest.blocks(INDEXER))
+        assert [hit.text for hit in (await node.recall("indexer")).hits] == [odd]
+        if fall == "revoked":
+            await node.trust_revoke(first.id)
+        else:
+            again = first.peer.signed(Kind.BLOCKS, encode_blocks(["Another first frame"]), number=1)
+            await node.sharing.admit(carried(again))
+        assert [hit.text for hit in (await node.recall("indexer")).hits] == [INDEXER]
+
+
+async def test_a_forgotten_block_leaves_the_index_and_the_counts_of_its_peer(tmp_path: Path) -> None:
+    async with Homes(tmp_path).create("home") as node:
+        guest = await guest_in(node)
+        await take(node, guest.blocks(INDEXER, "Drain the queue"), guest.evidence(Row(INDEXER, 1, 0)))
+        await node.recall("indexer")
+        await node.forget(block_id(INDEXER).hex())
+        (peer,) = await node.peers()
+        assert (len(node.ground.memory.lexical), peer.blocks, peer.registers) == (1, 1, 0)

@@ -21,6 +21,7 @@ from loremesh.node.hosting import Hosting, Server
 from loremesh.node.records import SPACE_PREFIX, SpaceRecord, encode_record
 from loremesh.node.results import Invited, SpaceSeen
 from loremesh.node.stating import issue, state_news
+from loremesh.node.wording import reword
 from loremesh.sync.admission import (
     GENESIS_FORMAT,
     Admission,
@@ -38,7 +39,7 @@ from loremesh.sync.feed import FeedKey
 from loremesh.sync.fixed import ONE, to_fx, unit_to_fx
 from loremesh.sync.funnel import admit, admit_carried, admit_following
 from loremesh.sync.opening import Carried
-from loremesh.sync.outcomes import Applied, Outcome, Quarantined
+from loremesh.sync.outcomes import Applied, Outcome, Quarantined, Rejected
 from loremesh.sync.spacestate import SpaceState, enter_space, space_to_enter
 from loremesh.sync.status import FeedStatus, SpaceStatus
 from loremesh.sync.tasks import end_tasks, trace
@@ -261,6 +262,9 @@ class Sharing:
         if isinstance(outcome, Applied | Quarantined):
             self._ground.memory.effective.mark(outcome.accepted.rows)
             await self._ground.bury(outcome.accepted.frames_dead)
+        elif isinstance(outcome, Rejected) and outcome.proof is not None:
+            await self._ground.refresh()
+            await reword(self._ground)
         return outcome
 
     async def _enter(self, record: SpaceRecord) -> SpaceState:
