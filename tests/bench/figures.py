@@ -90,6 +90,7 @@ def machine() -> list[str]:
         f"SQLite {sqlite3.sqlite_version}, "
         + ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("cryptography", "tantivy")),
         f"BLAS kernels: {blas_kernel()}" + (f" (chosen by {', '.join(blas)})" if blas else ""),
+        f"{os.getloadavg()[0]:.1f} processes ran or waited to run, on average over the minute before",
     ]
 
 

@@ -48,8 +48,8 @@ async def main(arguments: list[str]) -> int:
     if unknown:
         print(f"bench: {', '.join(unknown)} is unknown; there are {', '.join(BENCHES)}", file=sys.stderr)
         return 2
-    preface = "\n".join(machine())
-    print(preface)
+    about = machine()
+    print("\n".join(about))
     sections, missed = [], False
     with tempfile.TemporaryDirectory(prefix="loremesh-bench-") as scratch:
         for name in names:
@@ -59,7 +59,8 @@ async def main(arguments: list[str]) -> int:
             missed = missed or any(figure.met is False for figure in report.figures)
     if "--write" in arguments:
         before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
-        RESULTS.write_text(merged(before, PREFACE.format(machine=preface), sections), encoding="utf-8")
+        preface = PREFACE.format(machine="\n".join(f"- {line}" for line in about))
+        RESULTS.write_text(merged(before, preface, sections), encoding="utf-8")
     return 1 if missed else 0
 
 
