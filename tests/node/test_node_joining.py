@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -273,6 +274,19 @@ async def test_sharing_again_after_being_stopped_goes_on(team: Team) -> None:
         await team["alice"].start(nats=HUB_URL)
     await team.alike()
     assert [hit.text for hit in (await team["bob"].recall("stopped")).hits] == ["Learned while stopped"]
+
+
+async def test_stopping_ends_even_when_news_come_at_that_moment(team: Team) -> None:
+    for ticks in range(10):
+        news = team["alice"].sharing._news
+        await until(lambda news=news: bool(news._waiters), "the publisher waits for news")  # type: ignore[misc]
+        stopping = asyncio.create_task(team["alice"].stop())
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        team["alice"].ground.on_touch()
+        ended, _ = await asyncio.wait([stopping], timeout=10)
+        assert ended, f"it goes on for ever when news come after {ticks} steps"
+        await team["alice"].start(nats=HUB_URL)
 
 
 async def test_joining_while_news_go_out_stops_neither(team: Team) -> None:
