@@ -212,18 +212,17 @@ def replayed(out: Console, result: Replayed) -> None:
     if result.ranked:
         say(
             out,
-            f"{result.elsewhere} of {result.ranked} blocks rank elsewhere by utility times retrievability; "
-            f"rank correlation {result.rank_correlation:.3f}",
+            f"{result.elsewhere} of {result.ranked} blocks rank elsewhere by utility × retrievability, "
+            f"correlation {result.rank_correlation:.3f}",
         )
     if result.moved:
-        shown = table("block", "rank", "then", "stability_h", "then", "R", "then", "utility", "then", "text")
+        shown = table("block", "rank", "then", "R", "then", "utility", "then", "text")
         for moved in result.moved:
             ranks = (str(moved.rank), str(moved.rank_under_rules))
-            hours = (f"{moved.stability_h:.4g}", f"{moved.stability_h_under_rules:.4g}")
             recall = (f"{moved.retrievability:.2f}", f"{moved.retrievability_under_rules:.2f}")
             utility = (f"{moved.utility:.2f}", f"{moved.utility_under_rules:.2f}")
             text = one_line(moved.text, 24)
-            shown.add_row(moved.block[:SHORT_ID], *ranks, *hours, *recall, *utility, text)
+            shown.add_row(moved.block[:SHORT_ID], *ranks, *recall, *utility, text)
         out.print(shown)
 
 
