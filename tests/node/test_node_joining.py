@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loremesh.node.errors import Conflict, NodeError, Unavailable, UnknownThing, UsageError
@@ -14,7 +15,7 @@ from loremesh.node.node import Node
 from loremesh.sync import embedded
 from loremesh.sync.embedded import PortTaken, ServerError, ServerMissing
 from loremesh.sync.errors import InvalidInput
-from loremesh.sync.outcomes import Reason
+from loremesh.sync.outcomes import Limit, Reason
 from loremesh.sync.token import decode_token
 from tests.node.homes import HUB_URL, Homes, Team, effective, eventually, fact, faultless, positions, stated
 from tests.sync.nats_server import until
@@ -29,7 +30,7 @@ async def team(tmp_path: Path) -> AsyncIterator[Team]:
             await faultless(node)
 
 
-def sees(node: Node, text: str) -> object:
+def sees(node: Node, text: str) -> Callable[[], Awaitable[bool]]:
     """A condition: the node recalls a text."""
 
     async def seen() -> bool:
@@ -351,12 +352,30 @@ async def test_members_find_the_hosts_server_again_when_it_was_restarted(tmp_pat
             await member.space_join(token)
             await member.start()
             await host.learn("Before", share=["team"])
-            await eventually(sees(member, "Before"), "the member sees the first text")  # type: ignore[arg-type]
+            await eventually(sees(member, "Before"), "the member sees the first text")
         await member.learn("Meanwhile", share=["team"])
         async with homes.open("host") as host:
             await host.start()
-            await eventually(sees(host, "Meanwhile"), "the host sees what came meanwhile")  # type: ignore[arg-type]
+            await eventually(sees(host, "Meanwhile"), "the host sees what came meanwhile")
             await host.learn("After", share=["team"])
-            await eventually(sees(member, "After"), "the member sees the last text")  # type: ignore[arg-type]
+            await eventually(sees(member, "After"), "the member sees the last text")
             await faultless(host)
             await faultless(member)
+
+
+async def test_what_the_quarantine_had_no_room_for_is_fetched_when_trust_is_given(tmp_path: Path) -> None:
+    async with Team(Homes(tmp_path), member_trust=0.0) as team:
+        await team.found("alice", "bob")
+        alice, bob = team["alice"], team["bob"]
+        sync = alice.ground.memory.sync
+        sync.budgets = msgspec.structs.replace(sync.budgets, quarantine_bytes=1)
+        block = (await bob.learn("Restart the indexer", share=["team"])).block
+        await bob.outcome(1.0, blocks=[block])
+        deferred = f"deferred: {Limit.QUARANTINE.value}"
+
+        async def put_off() -> bool:
+            return (await alice.status()).counters.get(deferred, 0) > 0
+
+        await eventually(put_off, "alice has put bob's frames off")
+        await alice.trust_set(bob.peer_id, 1.0)
+        await eventually(sees(alice, "Restart the indexer"), "alice has fetched them", 10.0)

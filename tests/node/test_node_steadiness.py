@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -199,3 +200,18 @@ async def test_a_forgotten_block_leaves_the_index_and_the_counts_of_its_peer(tmp
         await node.forget(block_id(INDEXER).hex())
         (peer,) = await node.peers()
         assert (len(node.ground.memory.lexical), peer.blocks, peer.registers) == (1, 1, 0)
+
+
+async def test_what_was_revoked_just_before_a_crash_is_out_of_the_index_afterwards(tmp_path: Path) -> None:
+    homes = Homes(tmp_path)
+    async with homes.create("home") as node:
+        guest = await guest_in(node)
+        await take(node, guest.blocks(INDEXER))
+        await node.learn("Drain the queue")
+        await node.recall("indexer")
+        assert await node.ground.checkpoint()
+        await node.trust_revoke(guest.id)
+        shutil.copytree(homes.path("home"), homes.path("crashed"))
+        assert len(node.ground.memory.lexical) == 1
+    async with homes.open("crashed") as node:
+        assert len(node.ground.memory.lexical) == 1
