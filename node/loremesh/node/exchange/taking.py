@@ -62,7 +62,7 @@ class _Taking:
     """One page on its way into the home: what it adds, gathered before anything is stored."""
 
     def __init__(self, ground: Ground, page: lines.ImportPage) -> None:
-        self.counts = lines.ImportedPage()
+        self._counts = dict.fromkeys(lines.ImportedPage.__struct_fields__, 0)
         self._ground, self._page = ground, page
         self._memory: Memory = ground.memory
         self._own = ground.memory.own
@@ -79,7 +79,12 @@ class _Taking:
         self._hour, self._shift_h = self._clock()
 
     def _count(self, name: str) -> None:
-        self.counts = msgspec.structs.replace(self.counts, **{name: getattr(self.counts, name) + 1})
+        self._counts[name] += 1
+
+    @property
+    def counts(self) -> lines.ImportedPage:
+        """What has become of the page so far."""
+        return lines.ImportedPage(**self._counts)
 
     def _clock(self) -> tuple[float, float]:
         """The hour here, and what to add to the file's hours so that ages stay what they are.

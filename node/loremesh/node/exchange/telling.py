@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import UnionType
-from typing import Final, Union, get_args, get_origin, get_type_hints
+from typing import Final, get_type_hints
 
 import msgspec
 
@@ -70,11 +69,18 @@ ROW: Final = "other"
 """The one field that holds a row."""
 MAX_SPACES: Final = MAX_HITS
 MAX_VERSION: Final = 2**53
-_HINTS: Final = {kind: get_type_hints(kind) for kind in NAMES}
-_DEFAULTS: Final = {
-    kind: {field.name: field.default for field in msgspec.structs.fields(kind) if not field.required}
-    for kind in NAMES
-}
+MISSING: Final = object()
+Read = Callable[[str, object], object]
+"""(name, value in the line) → value of the field; raises InvalidInput."""
+
+
+class _Field(msgspec.Struct, frozen=True):
+    """One field of an event: its name there and in a line, how it is read, and what it is when left out."""
+
+    name: str
+    said: str
+    read: Read | None
+    default: object
 
 
 def tell(event: Told, id_of: Callable[[int], bytes]) -> tuple[str, Detail]:
@@ -95,30 +101,26 @@ def tell(event: Told, id_of: Callable[[int], bytes]) -> tuple[str, Detail]:
 
 def hear(kind: str, hour: float, wall_ms: int, detail: Detail, row_of: Callable[[bytes], int]) -> Told:
     """The event that `tell` told. Raises InvalidInput naming what is wrong with it."""
-    made = KINDS.get(kind)
-    if made is None:
+    fields = _FIELDS.get(kind)
+    if fields is None:
         raise InvalidInput("kind", f"{kind[:80]!r} is none this release knows: {', '.join(KINDS)}")
     values: dict[str, object] = {"hour": hour, "wall_ms": wall_ms}
-    left = dict(detail)
-    for name, hint in _HINTS[made].items():
-        if name in TIME:
+    used = 0
+    for field in fields:
+        value = detail.get(field.said, MISSING)
+        if value is MISSING:
+            if field.default is msgspec.NODEFAULT:
+                raise InvalidInput(field.said, f"is missing from {kind!r}")
+            values[field.name] = field.default
             continue
-        said = name.removesuffix("_fx")
-        if said not in left:
-            if name not in _DEFAULTS[made]:
-                raise InvalidInput(said, f"is missing from {kind!r}")
-            values[name] = _DEFAULTS[made][name]
-            continue
-        value = left.pop(said)
-        if name.endswith("_fx"):
-            values[name] = to_fx(_number(said, value), said)
-        elif name == ROW:
-            values[name] = row_of(_bytes(said, value, 32))
-        else:
-            values[name] = _typed(said, value, hint)
-    if left:
-        raise InvalidInput(next(iter(left)), f"is not known in {kind!r}")
-    event = made(**values)  # type: ignore[arg-type]  # the values are those that the hints ask for
+        used += 1
+        values[field.name] = (
+            row_of(_bytes(ROW, value, 32)) if field.read is None else field.read(field.said, value)
+        )
+    if used < len(detail):
+        unknown = detail.keys() - {field.said for field in fields}
+        raise InvalidInput(min(unknown)[:80], f"is not known in {kind!r}")
+    event = KINDS[kind](**values)  # type: ignore[arg-type]  # each was read as its field's type asks
     _check(event)
     return event
 
@@ -188,26 +190,59 @@ def _plain(value: object) -> bool | int | float | str | list[str] | None:
             raise TypeError(f"an event holds a {type(value).__name__}, which no line can")
 
 
-def _typed(name: str, value: object, hint: object) -> object:
-    """`value` as the field wants it."""
-    if get_origin(hint) in (Union, UnionType):
-        raise TypeError(f"{name}: a field with several types has no form in a file")
-    if hint is bytes:
-        return _bytes(name, value, None)
-    if hint is float:
-        return _number(name, value)
-    if hint is FrameName:
-        try:
-            return FrameName[str(value).upper()]
-        except KeyError:
-            raise InvalidInput(name, f"{str(value)[:80]!r} is no frame") from None
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise InvalidInput(name, "must be a list of texts")
-        return tuple(_bytes(name, one, None) if get_args(hint)[0] is bytes else one for one in value)
-    if type(value) is not hint:
-        raise InvalidInput(name, f"is {str(value)[:80]!r}, which is not of the type it must have")
-    return value
+def _reader(name: str, hint: object) -> Read | None:
+    """How a field of this name and type is read from a line; None for a row, which the caller finds."""
+    if name == ROW:
+        return None
+    if name.endswith("_fx"):
+        return _mass_fx
+    for kind, read in (
+        (bytes, _some_bytes),
+        (float, _number),
+        (FrameName, _frame),
+        (str, _exactly(str)),
+        (int, _exactly(int)),
+        (bool, _exactly(bool)),
+        (tuple[str, ...], _texts),
+        (tuple[bytes, ...], _ids),
+    ):
+        if hint == kind:
+            return read
+    raise TypeError(f"{name} is of a type that no line can hold: {hint}")
+
+
+def _exactly(kind: type) -> Read:
+    def read(name: str, value: object) -> object:
+        if type(value) is not kind:
+            raise InvalidInput(name, f"is {str(value)[:80]!r}, which is not of the type it must have")
+        return value
+
+    return read
+
+
+def _mass_fx(name: str, value: object) -> int:
+    return to_fx(_number(name, value), name)
+
+
+def _frame(name: str, value: object) -> FrameName:
+    try:
+        return FrameName[str(value).upper()]
+    except KeyError:
+        raise InvalidInput(name, f"{str(value)[:80]!r} is no frame") from None
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise InvalidInput(name, "must be a list of texts")
+    return tuple(value)
+
+
+def _ids(name: str, value: object) -> tuple[bytes, ...]:
+    return tuple(_bytes(name, one, None) for one in _texts(name, value))
+
+
+def _some_bytes(name: str, value: object) -> bytes:
+    return _bytes(name, value, None)
 
 
 def _number(name: str, value: object) -> float:
@@ -260,3 +295,15 @@ def check_line(name: str, text: str, most: int) -> None:
 def _episode(episode: bytes, *, empty: bool) -> None:
     if len(episode) != EPISODE_BYTES and not (empty and not episode):
         raise InvalidInput("episode", f"has {len(episode)} bytes; it must have {EPISODE_BYTES}")
+
+
+def _fields(kind: type[Told]) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        _Field(name, name.removesuffix("_fx"), _reader(name, hints[name]), field.default)
+        for name, field in ((field.name, field) for field in msgspec.structs.fields(kind))
+        if name not in TIME
+    )
+
+
+_FIELDS: Final = {name: _fields(kind) for name, kind in KINDS.items()}
