@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from loremesh.node import evidence
 from loremesh.node.clock import ActiveClock
-from loremesh.node.fold import OwnState, apply, apply_home
+from loremesh.node.fold import apply, apply_home
+from loremesh.node.ownstate import OwnState
 from loremesh.node.rulebook import ACTR, HLR
 from loremesh.node.rules import EXPONENTIAL, FSRS5, FSRS6, Past, Pasts, RuleSet
 from loremesh.node.score import RecallFrame, Terms, rank, recall_frame, utility_terms

@@ -11,7 +11,8 @@ from loremesh.node import events, evidence
 from loremesh.node.clock import ActiveClock
 from loremesh.node.errors import Conflict, UnknownThing
 from loremesh.node.events import FrameName, HomeEvent, OwnEvent
-from loremesh.node.fold import OwnState, apply, apply_home
+from loremesh.node.fold import apply, apply_home
+from loremesh.node.ownstate import OwnState
 from loremesh.node.rules import FSRS5, RuleSet
 from loremesh.sync.rows import Contexts
 

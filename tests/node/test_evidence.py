@@ -8,7 +8,7 @@ from loremesh.node import evidence
 from loremesh.node.errors import UnknownThing
 from loremesh.node.events import FrameName
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
-from loremesh.node.fold import MAX_EPISODE_BLOCKS
+from loremesh.node.ownstate import MAX_EPISODE_BLOCKS
 from loremesh.node.rules import FSRS5
 from loremesh.node.snapshot import differences, export_state, load_state
 from loremesh.sync.errors import InvalidInput

@@ -11,7 +11,8 @@ from loremesh.node.clock import ActiveClock
 from loremesh.node.columns import Status
 from loremesh.node.errors import Conflict, UnknownThing
 from loremesh.node.events import Connect, FrameName, Incarnation, Outcome, RecallHit
-from loremesh.node.fold import MAX_EPISODES, FoldError, OwnState, apply, apply_home
+from loremesh.node.fold import apply, apply_home
+from loremesh.node.ownstate import MAX_EPISODES, FoldError, OwnState
 from loremesh.node.rulebook import RULE_SETS, get_rules
 from loremesh.node.rules import FSRS5, RuleSet
 from loremesh.node.snapshot import differences, export_state, load_state

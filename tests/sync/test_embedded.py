@@ -331,7 +331,7 @@ async def test_a_taken_port_is_named_with_the_remedy(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PortTaken, match=rf"{port}.*another port"):
+        with pytest.raises(PortTaken, match=rf"{port}.*--nats URL"):
             await EmbeddedServer(tmp_path, port, [HOST]).start()
 
 

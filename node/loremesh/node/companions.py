@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Final
 
-from loremesh.node.fold import Episode
+from loremesh.node.ownstate import Episode
 
 MIN_TOGETHER: Final = 8
 """Judged episodes with both before a pair is a habit: as many outcomes as worth needs to say anything."""

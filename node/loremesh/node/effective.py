@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loremesh.node.fold import OwnState
+from loremesh.node.ownstate import OwnState
 from loremesh.node.rules import START_STABILITY_H
 from loremesh.node.score import ContextEvidence
 from loremesh.sync.combine import effective, effective_t_last, shares

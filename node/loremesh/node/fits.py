@@ -26,8 +26,9 @@ from loremesh.node.fitting import (
     fit,
     judged_outcomes,
 )
-from loremesh.node.fold import OwnState, apply, apply_home
+from loremesh.node.fold import apply, apply_home
 from loremesh.node.ground import NO_ROW, Ground
+from loremesh.node.ownstate import OwnState
 from loremesh.node.parts import Progress
 from loremesh.node.records import decode_record, encode_record
 from loremesh.node.results import FitReport

@@ -13,9 +13,9 @@ from loremesh.node import evidence
 from loremesh.node.attribution import Attribution, Episodes, Range, Role, attribute
 from loremesh.node.errors import UsageError
 from loremesh.node.events import Outcome, decode_own
-from loremesh.node.fold import OwnState
 from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
+from loremesh.node.ownstate import OwnState
 from loremesh.node.parts import Progress
 from loremesh.node.results import Attributed, BlockAttributed, DecisionTaken, WorthSeen
 from loremesh.node.store.values import Kind

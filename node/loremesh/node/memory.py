@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from loremesh.node.effective import Effective
 from loremesh.node.errors import UnknownThing, UsageError
-from loremesh.node.fold import OwnState
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
+from loremesh.node.ownstate import OwnState
 from loremesh.node.ports import Fingerprint
 from loremesh.sync.combine import standing
 from loremesh.sync.spacestate import SyncState
@@ -116,6 +116,10 @@ class Memory:
 
         Raises UsageError for what cannot name a block, UnknownThing for one that is not here or not unique.
         """
+        if not isinstance(block, str):
+            raise UsageError(
+                f"a {type(block).__name__} is no block id", "give the id, for instance `learned.block`"
+            )
         text = block.strip().lower()
         if not MIN_BLOCK_PREFIX <= len(text) <= 64 or any(c not in "0123456789abcdef" for c in text):
             raise UsageError(

@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 
 from loremesh.node.events import Forgot, decode_home, decode_own
-from loremesh.node.fold import OwnState, apply, apply_home
+from loremesh.node.fold import apply, apply_home
 from loremesh.node.framelog import decode_head, decode_rest, restored, taken_h
 from loremesh.node.memory import Memory
+from loremesh.node.ownstate import OwnState
 from loremesh.node.ports import Fingerprint
 from loremesh.node.records import (
     PROOFS_KEY,

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from loremesh.node.columns import Exported, OwnColumns, OwnViews
 from loremesh.node.decisions import Decision, Decisions
 from loremesh.node.firsthand import FirstHand
-from loremesh.node.fold import RECENT, Episode, OwnState
 from loremesh.node.history import History, Tally
 from loremesh.node.imported import FromFiles
 from loremesh.node.order import LearningOrder
+from loremesh.node.ownstate import RECENT, Episode, OwnState
 from loremesh.node.rules import RuleSet
 from loremesh.sync.registers import Registers
 from loremesh.sync.rows import Contexts

@@ -192,8 +192,8 @@ class EmbeddedServer:
     async def _spawn(self, binary: Path) -> None:
         if not _is_free(self._port):
             raise PortTaken(
-                f"port {self._port} on {HOST} is taken by another program; "
-                "end that program, or choose another port for the bus"
+                f"port {self._port} on {HOST} is taken by another program; end that program "
+                "(tokens given out name this port), or use a server of your own with --nats URL"
             )
         with self._startup.open("wb") as startup:
             # A session of its own: an interrupt at the terminal is for the node, which ends the server last.
