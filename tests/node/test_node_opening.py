@@ -80,6 +80,8 @@ async def test_a_damaged_checkpoint_costs_time_and_nothing_else(homes: Homes, da
         ("[sharing]\nhead_every_s = 'often'\n", "head_every_s"),
         ("[memory\n", "config.toml"),
         ("\xff", "config.toml"),
+        ("a = " + "[" * 5_000, "nested too deeply"),
+        ("# " + "x" * 70_000, "more than 65536 bytes"),
     ],
 )
 async def test_settings_that_cannot_be_are_refused_by_name(homes: Homes, config: str, said: str) -> None:
@@ -89,6 +91,42 @@ async def test_settings_that_cannot_be_are_refused_by_name(homes: Homes, config:
     with pytest.raises(SettingsError, match=said):
         async with homes.open("alice"):
             pass
+
+
+@pytest.mark.parametrize("name", ["config.toml", "vault.json", "checkpoint"])
+async def test_a_pipe_in_place_of_a_file_is_refused_by_name_and_nobody_waits_for_it(
+    homes: Homes, name: str
+) -> None:
+    async with homes.create("alice"):
+        pass
+    path = homes.path("alice") / name
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises((SettingsError, KeyUnavailable, StoreError), match=name):
+        async with homes.open("alice"):
+            pass
+
+
+async def test_a_home_whose_name_is_not_utf8_is_refused_and_not_made(homes: Homes) -> None:
+    with pytest.raises(UsageError, match="not UTF-8"):
+        async with Node.create(homes.path("\udcff"), source=KEY, environ=ENVIRON):
+            pass
+    assert not homes.path("\udcff").exists()
+
+
+async def test_a_database_cut_off_to_nothing_is_not_called_one_without_content(homes: Homes) -> None:
+    async with homes.create("alice") as node:
+        await node.learn("Restart the indexer")
+    (homes.path("alice") / "memory.db").write_bytes(b"")
+    with pytest.raises(NotAHome, match="cut off") as refused:
+        async with homes.open("alice"):
+            pass
+    assert "backup" in refused.value.hint
+    (homes.path("alice") / "memory.db").unlink()
+    with pytest.raises(NotAHome, match=r"there is no memory\.db") as refused:
+        async with homes.open("alice"):
+            pass
+    assert "backup" in refused.value.hint
 
 
 async def test_rules_that_there_are_not_are_refused_with_those_there_are(homes: Homes) -> None:

@@ -115,6 +115,23 @@ async def test_tags_out_of_bounds_are_refused_and_nothing_is_learned(node: Node,
     assert (await node.status()).blocks == 0
 
 
+async def test_one_text_in_place_of_a_list_is_refused_by_name_and_nothing_is_learned(node: Node) -> None:
+    with pytest.raises(UsageError, match="tags is one text, 'ops'"):
+        await node.learn("Restart the indexer", tags="ops")
+    with pytest.raises(UsageError, match="share is one text"):
+        await node.learn("Restart the indexer", share="team")
+    with pytest.raises(UsageError, match="texts is one text"):
+        await node.learn_many("Restart the indexer")
+    assert (await node.status()).held == 0
+    learned = await node.learn("Restart the indexer")
+    with pytest.raises(UsageError, match="blocks is one text"):
+        await node.outcome(1.0, blocks=learned.block)
+    with pytest.raises(UsageError, match="a Learned is no block id"):
+        await node.outcome(1.0, blocks=[learned])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="blocks is one text"):
+        await node.confirm(learned.block)
+
+
 async def test_sharing_into_an_unknown_space_is_refused_and_nothing_is_learned(node: Node) -> None:
     with pytest.raises(UnknownThing, match="nowhere"):
         await node.learn("Restart the indexer", share=["nowhere"])

@@ -1,7 +1,9 @@
-"""Small secret files, written so that a crash leaves the old content or the new, never a part."""
+"""Small files: a crash leaves the old content or the new, never a part, and reading one always ends."""
 
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 
 
@@ -33,6 +35,21 @@ def replace_file(path: Path, data: bytes) -> None:
         written.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+def read_small(path: Path, most: int) -> bytes:
+    """The first `most` bytes of a file. Raises `OSError`, also for a pipe or device, which may never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_directory(directory: Path) -> None:

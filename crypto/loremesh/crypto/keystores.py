@@ -16,7 +16,7 @@ import msgspec
 
 from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.derivation import KEY_BYTES
-from loremesh.crypto.durable import create_file, replace_file
+from loremesh.crypto.durable import create_file, read_small, replace_file
 from loremesh.crypto.errors import InsecureKeyFile, KeyUnavailable, VaultExists
 from loremesh.crypto.vaultfile import (
     FORMAT,
@@ -257,8 +257,7 @@ def _read_key_file(path: Path) -> bytes:
 
 def _read_vault(path: Path) -> VaultFile:
     try:
-        with path.open("rb") as file:
-            raw = file.read(VAULT_BYTES_MAX + 1)
+        raw = read_small(path, VAULT_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise KeyUnavailable(
             f"{path} is not there: {path.parent} is not a loremesh home; create it first, or restore a backup"

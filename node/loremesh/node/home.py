@@ -6,6 +6,16 @@ from pathlib import Path
 
 import msgspec
 
+from loremesh.node.errors import UsageError
+
+
+def check_name(home: Path) -> None:
+    """Raise UsageError for a directory whose name has no UTF-8: SQLite and JSON could not state it."""
+    try:
+        str(home.absolute()).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"the name of {str(home)!a} is not UTF-8", "name a directory in UTF-8") from None
+
 
 class HomePaths(msgspec.Struct, frozen=True):
     """The files of one home directory."""

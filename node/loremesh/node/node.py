@@ -24,6 +24,7 @@ from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
 from loremesh.node.explaining import explain
 from loremesh.node.finding import Question
 from loremesh.node.ground import NO_ROW, Ground, stored_fingerprint
+from loremesh.node.home import check_name
 from loremesh.node.hosting import Hosting
 from loremesh.node.narrating import events_seen
 from loremesh.node.opening import open_memory
@@ -156,8 +157,9 @@ class Node:
 
         Raises InvalidInput for a text or tag that cannot be, UnknownThing for a space.
         """
-        spaces = [self._sharing.space_named(space).space for space in share]
-        return (await learning.learn(self._ground, [learning.lesson(text)], tags, spaces))[0]
+        spaces = [self._sharing.space_named(space).space for space in _items(share, "share")]
+        lessons = [learning.lesson(text)]
+        return (await learning.learn(self._ground, lessons, _items(tags, "tags"), spaces))[0]
 
     async def learn_many(
         self,
@@ -168,8 +170,9 @@ class Node:
         progress: Progress | None = None,
     ) -> list[Learned]:
         """Hold many texts, some at a time. All are checked before the first is learned."""
-        spaces = [self._sharing.space_named(space).space for space in share]
-        return await learning.learn_many(self._ground, texts, tags, spaces, progress)
+        spaces = [self._sharing.space_named(space).space for space in _items(share, "share")]
+        given = _items(texts, "texts")
+        return await learning.learn_many(self._ground, given, _items(tags, "tags"), spaces, progress)
 
     async def recall(
         self, query: str, *, frame: str = "attention", context: str = "", k: int = 5
@@ -199,14 +202,14 @@ class Node:
         if episode is not None:
             return await using.outcome_of_episode(self._ground, self._limit, episode, signal, weight, context)
         label = context_label(context or "")
-        return await using.outcome_of_blocks(self._ground, self._limit, blocks, signal, weight, label)
+        named = _items(blocks, "blocks")
+        return await using.outcome_of_blocks(self._ground, self._limit, named, signal, weight, label)
 
     async def confirm(self, blocks: Sequence[str]) -> OutcomeTaken:
         """These blocks were of use, though nobody judged: a good outcome of small weight."""
         weight = self._ground.settings.memory.confirm_weight
-        return await using.outcome_of_blocks(
-            self._ground, self._limit, blocks, 1.0, weight, "", implicit=True
-        )
+        named = _items(blocks, "blocks")
+        return await using.outcome_of_blocks(self._ground, self._limit, named, 1.0, weight, "", implicit=True)
 
     async def consolidate(self, progress: Progress | None = None, limit: int | None = None) -> Consolidated:
         """Embed and rate what was learned since. Resumable; what is done stays. Raises EmbedderError."""
@@ -367,6 +370,13 @@ class Node:
                 self._administration.trouble = ""
 
 
+def _items(values: Sequence[str], field: str) -> Sequence[str]:
+    """The values, unless they are one text: it would be taken for a list of its characters."""
+    if isinstance(values, str):
+        raise UsageError(f"{field} is one text, {values[:80]!r}, not a list", f"give {field}=[…]")
+    return values
+
+
 def _key_source(source: KeySource | None, passphrase: str | None) -> KeySource | None:
     if source is not None and passphrase is not None:
         raise UsageError("a passphrase and another key source were given", "give one of them")
@@ -386,6 +396,7 @@ async def _make(
     home: Path, name: str, source: KeySource, environ: Mapping[str, str], parts: Parts | None
 ) -> None:
     """The home's directory, vault, database and first incarnation."""
+    check_name(home)
     _make_directory(home)
     settings = read_settings(home)
     given = parts or real_parts(settings, environ)
@@ -422,6 +433,7 @@ def _make_directory(home: Path) -> None:
 async def _opened(
     home: Path, source: KeySource | None, environ: Mapping[str, str], parts: Parts | None
 ) -> AsyncIterator[Node]:
+    check_name(home)
     settings = read_settings(home)
     keys = await asyncio.to_thread(_unlock, home, source, environ)
     store = await Store.open(home, keys)

@@ -11,7 +11,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from loremesh.crypto.durable import read_small
+
 CONFIG_NAME = "config.toml"
+CONFIG_BYTES_MAX = 64 * 1024
+"""Far more than all settings take: what is larger is some other file."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0.0, le=1e6)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -66,14 +70,19 @@ def read_settings(home: Path) -> Settings:
     """The settings of `home`. Raises SettingsError naming the file, the field and what it takes."""
     path = home / CONFIG_NAME
     try:
-        text = path.read_bytes().decode("utf-8")
+        raw = read_small(path, CONFIG_BYTES_MAX + 1)
+        text = raw.decode("utf-8")
     except FileNotFoundError:
         return Settings()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"{path} cannot be read: {error}. Mend the file or remove it for the defaults"
         ) from error
+    if len(raw) > CONFIG_BYTES_MAX:
+        raise SettingsError(f"{path} has more than {CONFIG_BYTES_MAX} bytes. Mend the file or remove it")
     try:
         return msgspec.convert(tomllib.loads(text), Settings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise SettingsError(f"{path}: {error}. Mend the field or remove it for its default") from error
+    except RecursionError:
+        raise SettingsError(f"{path} is nested too deeply. Mend the file or remove it") from None

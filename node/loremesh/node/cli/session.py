@@ -19,6 +19,7 @@ from loremesh.crypto.keystores import VAULT_NAME
 from loremesh.node.cli.keys import noted_passphrase
 from loremesh.node.client import Door, DoorClosed, find_door
 from loremesh.node.errors import NodeError
+from loremesh.node.home import check_name
 from loremesh.node.params import P, checked
 from loremesh.node.results import Replayed
 from loremesh.node.verbs import Progress, R, Verb
@@ -47,6 +48,7 @@ class Calls(Protocol):
 
 def check_home(home: Path) -> None:
     """Raise NodeError unless there is a home to open or to talk to."""
+    check_name(home)
     if (home / VAULT_NAME).exists():
         return
     if not home.exists():

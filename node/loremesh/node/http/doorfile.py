@@ -55,14 +55,17 @@ def read_door(home: Path) -> DoorFile | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_mode & 0o077 or about.st_uid != os.geteuid():
             raise NodeError(
-                f"{path} can be read by others than its owner, or is not this user's",
+                f"{path} is no regular file, can be read by others than its owner, or is not this user's",
                 "stop the node, remove that file, and start the node again: it then takes a new token",
             )
-        raw = file.read(DOOR_BYTES_MAX)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            raw = file.read(DOOR_BYTES_MAX)
+    finally:
+        os.close(descriptor)
     try:
         door = msgspec.json.decode(raw, type=DoorFile)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import stat
 import struct
 from pathlib import Path
 from typing import TypeAlias
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.errors import SealBroken
 from loremesh.node.store.database import translated_os
+from loremesh.node.store.errors import DiskTrouble
 from loremesh.node.store.values import Position
 
 FORMAT = 1
@@ -124,9 +126,12 @@ def open_checkpoint(keys: HomeKeys, sealed: bytes, rules: str) -> Checkpoint | U
 def read_file(path: Path) -> bytes | None:
     """The checkpoint's bytes, None when there is none. Raises as the store does when it cannot be read."""
     try:
-        if path.stat().st_size > CHECKPOINT_BYTES_MAX:
-            return b""
-        return path.read_bytes()
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise DiskTrouble(
+                f"{path} is no regular file", "Remove it: the checkpoint is made anew, which costs time only"
+            )
+        return b"" if about.st_size > CHECKPOINT_BYTES_MAX else path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:

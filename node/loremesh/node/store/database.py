@@ -165,8 +165,8 @@ def _set_up_existing(connection: sqlite3.Connection) -> None:
     schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if (application, schema) == (0, 0):
         raise NotAHome(
-            "the database was never finished: creating it was interrupted",
-            "Remove the directory's memory.db and create the home again; nothing was ever stored in it",
+            "memory.db is empty: creating the home was interrupted, or the file was cut off",
+            "Restore the home from a backup; if it never held anything, remove it and create it again",
         )
     if application != APPLICATION_ID:
         raise NotAHome("memory.db is a database of another program", "Name the directory of a loremesh home")
@@ -199,7 +199,11 @@ def translated(error: sqlite3.Error, path: Path) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     home = path.parent
     if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
-        return NotAHome(f"{home} holds no home: there is no {path.name}", "Create one with `loremesh init`")
+        return NotAHome(
+            f"{home} holds no home: there is no {path.name}",
+            f"Restore {path.name} from a backup; where nothing was ever learned, empty the directory and run "
+            "`loremesh init`",
+        )
     if code == sqlite3.SQLITE_FULL:
         return DiskFull(home)
     if code == sqlite3.SQLITE_READONLY:
