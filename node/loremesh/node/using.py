@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -72,7 +73,7 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
         )
         if apart is not None:
             ranked = ranking(apart)
-        texts = await ground.store.texts([one.row for one in ranked])
+        reading = asyncio.ensure_future(ground.store.texts([one.row for one in ranked]))
         hits = evidence.recall_hits(
             ground.clock,
             episode,
@@ -81,8 +82,11 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
             asked.context,
             uniform=settings.retrieval_weights == "uniform",
         )
-        if hits:
-            await ground.record(hits, durable=False)
+        try:
+            if hits:
+                await ground.record(hits, durable=False)
+        finally:
+            texts = await reading  # both were given to the store at once: its thread is woken once
         return Recalled(
             episode=episode.hex(),
             hits=[_hit(ground, one, texts[one.row], name_of) for one in ranked],
