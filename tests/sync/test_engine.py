@@ -8,6 +8,7 @@ import nats
 import pytest
 from msgspec import structs
 
+from loremesh.sync import session
 from loremesh.sync.busport import BusUnconfigured, FrameSubject
 from loremesh.sync.engine import FeedStatus, SpacePhase
 from loremesh.sync.limits import Budgets
@@ -363,6 +364,36 @@ async def test_only_members_are_answered(team: Team) -> None:
     kinds = [type(c.content) for c in contents if not isinstance(c, Rejected)]
     assert kinds == [ReplyBody, HeadBody]
     assert await ben.bus.ask(team.space.id, ann.peer.public, b"garbage", 1.0) == []
+
+
+async def test_a_member_that_asks_without_end_is_answered_for_a_while_only(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer may read megabytes; others are answered all the same."""
+    monkeypatch.setattr(session, "REQUESTS_PER_TURN", 0.0)
+    ann, ben, eve = await team.joined("ann", "ben", "eve")
+    await converged(ann, ben, eve)
+    body = RequestBody([], vector=True)
+
+    async def answered(asker: Member) -> bool:
+        request = seal_message(asker.peer.identity, asker.node.space, asker.peer.incarnation, body, TIME_MS)
+        return bool(await asker.bus.ask(team.space.id, ann.peer.public, request, 0.05))
+
+    greedy = await asyncio.gather(*(answered(eve) for _ in range(200)))
+    assert 32 <= sum(greedy) <= session.REQUESTS_BURST  # its engine may have asked as well
+    assert await answered(ben)
+
+
+async def test_heads_without_end_are_passed_over_and_others_are_heard(team: Team) -> None:
+    ann, ben, eve = await team.joined("ann", "ben", "eve")
+    await converged(ann, ben, eve)
+    head = HeadBody([], [], b"\2" * 32)
+    message = seal_message(eve.peer.identity, ann.node.space, eve.peer.incarnation, head, TIME_MS)
+    for _ in range(2000):
+        await eve.bus.broadcast(team.space.id, message)
+    await until(lambda: ann.status.counters.get("heads passed over", 0) > 0, "heads are passed over")
+    await ben.learn(TEXT, 1.0, 0.0, 1)
+    await converged(ann, ben, eve)
 
 
 async def test_a_callback_that_raises_harms_nothing(team: Team) -> None:

@@ -25,6 +25,7 @@ from loremesh.sync.enginevalues import Surroundings
 from loremesh.sync.feed import FeedKey, Position
 from loremesh.sync.fetching import Fetcher
 from loremesh.sync.intake import label
+from loremesh.sync.limits import Bucket, Meter, drawn, level
 from loremesh.sync.messages import Message, open_message, seal_message
 from loremesh.sync.opening import Carried
 from loremesh.sync.outbox import Outbox
@@ -57,6 +58,12 @@ ANSWER_BYTES = 4 << 20
 """Of frames in answer to one request: about 18 replies; who needs more asks again."""
 MAX_HEARD = 4096
 """Peers whose last head is remembered."""
+HEADS_BURST = 64.0
+HEADS_PER_TURN = 10.0
+"""Heads of one peer that are compared in `head_s`; an honest one sends one. Comparing may be dear."""
+REQUESTS_BURST = 64.0
+REQUESTS_PER_TURN = 20.0
+"""Requests of one peer that are answered in `ask_s`: each may read `ANSWER_BYTES` from the disk."""
 MAX_ERRORS = 8
 """Latest errors shown in the status."""
 MAX_ATTEMPTS = 4
@@ -81,6 +88,11 @@ class Session:
         self._greet = asyncio.Event()
         self._compare = asyncio.Event()
         self._compared_s: dict[bytes, float] = {}
+        options = around.options
+        self._heads = Meter(HEADS_PER_TURN / options.head_s, HEADS_BURST)
+        self._requests = Meter(REQUESTS_PER_TURN / options.ask_s, REQUESTS_BURST)
+        self._heard: dict[bytes, Bucket] = {}  # by member, as are those answered: at most MAX_MEMBERS
+        self._answered: dict[bytes, Bucket] = {}
 
     def start(self) -> None:
         """Begin all loops."""
@@ -283,7 +295,10 @@ class Session:
                 if isinstance(message, Rejected):
                     self._counters["heads refused"] += 1
                 elif message.space == self._space and isinstance(message.content, HeadBody):
-                    self._heed(message, message.content)
+                    if self._may(self._heard, self._heads, message.origin):
+                        self._heed(message, message.content)
+                    else:
+                        self._counters["heads passed over"] += 1
 
     def _heed(self, message: Message, content: HeadBody) -> None:
         """Compare a head with what is held here, and see to what is missing."""
@@ -322,12 +337,23 @@ class Session:
         if not isinstance(message.content, RequestBody):
             self._counters["requests refused"] += 1
             return []
+        if not self._may(self._answered, self._requests, message.origin):
+            self._counters["requests passed over"] += 1
+            return []
         self._counters["requests served"] += 1
         frames = await frames_for(self._around.journal, self._space, message.content.wants, ANSWER_BYTES)
         bodies: list[HeadBody | ReplyBody] = [*replies(frames)]
         if message.content.vector:
             bodies += vector_pages(state, space)
         return [self._sealed(body) for body in bodies[:MAX_ASK_REPLIES]]
+
+    def _may(self, buckets: dict[bytes, Bucket], of: Meter, peer: bytes) -> bool:
+        """Whether a peer may have this done once more now; it is counted if so."""
+        now_s = self._now()
+        if level(buckets.get(peer), of, now_s) <= 0:
+            return False
+        buckets[peer] = drawn(buckets.get(peer), of, now_s, 1.0)
+        return True
 
     def _sealed(self, content: HeadBody | ReplyBody) -> bytes:
         around = self._around
