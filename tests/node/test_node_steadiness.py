@@ -12,6 +12,7 @@ import pytest
 from loremesh.node.journal import NodeJournal
 from loremesh.node.node import Node
 from loremesh.node.records import BUS_KEY, BusRecord, decode_record
+from loremesh.node.store import records
 from loremesh.node.store.errors import DiskFull
 from loremesh.node.store.store import Store
 from loremesh.sync import spacestate
@@ -215,3 +216,22 @@ async def test_what_was_revoked_just_before_a_crash_is_out_of_the_index_afterwar
         assert len(node.ground.memory.lexical) == 1
     async with homes.open("crashed") as node:
         assert len(node.ground.memory.lexical) == 1
+
+
+async def test_a_peer_that_forks_again_and_again_is_found_out_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One proof is two frames of up to 256 KiB: together they would not fit a record."""
+    monkeypatch.setattr(records, "VALUE_BYTES_MAX", 100_000)
+    homes = Homes(tmp_path)
+    async with homes.create("home") as node:
+        guest = await guest_in(node)
+        for number in range(5):
+            guest.peer.incarnation, guest.peer.at = number.to_bytes(16, "big"), {}
+            await take(node, guest.blocks("one " * 5_000))
+            again = guest.peer.signed(Kind.BLOCKS, encode_blocks(["two " * 5_000]), number=1)
+            (outcome,) = await node.sharing.admit(carried(again))
+            assert isinstance(outcome, Rejected)
+            assert outcome.reason is Reason.FORK
+    async with homes.open("home") as node:
+        assert len(node.ground.memory.sync.set_aside) == 5

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from loremesh.node.framelog import decode_head, decode_rest, encode, head_of, rest_of
 from loremesh.node.memory import Memory
-from loremesh.node.records import PROOFS_KEY, encode_proofs
+from loremesh.node.records import PROOF_PREFIX, encode_record
 from loremesh.node.store.store import Store
 from loremesh.node.store.values import Cut, Feed, FrameRow, NewBlock, State
 from loremesh.sync.bodies import Blocks
@@ -48,10 +48,10 @@ class NodeJournal:
         return n
 
     async def store_proof(self, proof: ForkProof) -> None:
-        """Keep the proof that an incarnation forked, with those there are."""
-        known = self._memory.sync.set_aside
-        merged = {(one.origin, one.incarnation): one for one in (proof, *known.values())}
-        await self._store.append(records={PROOFS_KEY: encode_proofs(merged.values())})
+        """Keep the first proof that an incarnation forked. In a record of its own: it holds two frames."""
+        if (proof.origin, proof.incarnation) not in self._memory.sync.set_aside:
+            name = f"{PROOF_PREFIX}{proof.origin.hex()}/{proof.incarnation.hex()}"
+            await self._store.append(records={name: encode_record(proof)})
 
     async def frames(
         self, space: bytes, key: FeedKey, first: int, last: int, budget_bytes: int

@@ -19,10 +19,9 @@ from loremesh.node.memory import Memory
 from loremesh.node.ownstate import OwnState
 from loremesh.node.ports import Fingerprint
 from loremesh.node.records import (
-    PROOFS_KEY,
+    PROOF_PREFIX,
     SPACE_PREFIX,
     SpaceRecord,
-    decode_proofs,
     decode_record,
 )
 from loremesh.node.rules import RuleSet
@@ -30,6 +29,7 @@ from loremesh.node.snapshot import export_state, load_state
 from loremesh.node.store.checkpoint import Checkpoint, Part, Unusable
 from loremesh.node.store.store import Store
 from loremesh.node.store.values import Kind, LogRow, State
+from loremesh.sync.feed import ForkProof
 from loremesh.sync.limits import Budgets
 from loremesh.sync.spacestate import SyncState, accept, enter_space, set_aside
 from loremesh.sync.spacestate import export as export_sync
@@ -196,9 +196,8 @@ def _part(found: Checkpoint, prefix: str) -> dict[str, Part]:
 
 async def keep_aside(store: Store, sync: SyncState) -> None:
     """Count nothing of the incarnations that were proven to have forked."""
-    stored = await store.record(PROOFS_KEY)
-    for proof in decode_proofs(stored) if stored else ():
-        set_aside(sync, proof)
+    for stored in (await store.records(PROOF_PREFIX)).values():
+        set_aside(sync, decode_record(stored, ForkProof))
 
 
 async def _read_blocks(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
 
 from loremesh.node.errors import NodeError
-from loremesh.sync.feed import ForkProof
 
 IDENTITY_KEY = "identity"
 BUS_KEY = "bus"
-PROOFS_KEY = "fork-proofs"
+PROOF_PREFIX = "fork-proof/"
+"""A proof's record is named by this, the forked incarnation's origin and its id, in hex."""
 SPACE_PREFIX = "space/"
 """A space's record is named by this and its id in hex."""
 
@@ -80,19 +79,4 @@ def decode_record(data: bytes, kind: type[Record]) -> Record:
         raise NodeError(
             f"the home's {kind.__name__} cannot be read: {error}",
             "Open the home with the release of loremesh that wrote it",
-        ) from error
-
-
-def encode_proofs(proofs: Iterable[ForkProof]) -> bytes:
-    """Proofs of forks, as they are sealed."""
-    return msgspec.msgpack.encode(list(proofs))
-
-
-def decode_proofs(data: bytes) -> list[ForkProof]:
-    """What `encode_proofs` gave. Raises NodeError when another release wrote it."""
-    try:
-        return msgspec.msgpack.decode(data, type=list[ForkProof])
-    except msgspec.DecodeError as error:
-        raise NodeError(
-            f"the home's proofs of forks cannot be read: {error}", "Open it with the release that wrote them"
         ) from error
