@@ -13,11 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loremesh.node.overlap import revoked_sources, set_aside
 from loremesh.node.ownstate import OwnState
 from loremesh.node.rules import START_STABILITY_H
 from loremesh.node.score import ContextEvidence
 from loremesh.sync.combine import effective, effective_t_last, shares
 from loremesh.sync.registers import Held
+from loremesh.sync.rows import CONTEXT_BITS
 from loremesh.sync.spacestate import SyncState
 from loremesh.sync.trust import NOBODY, Lens
 
@@ -55,6 +57,7 @@ class Effective:
         self._sync = sync
         self._dirty: Flags = np.zeros(0, np.bool_)
         self._lens: Lens | None = None
+        self._revoked: frozenset[int] = frozenset()
         self._rows = _empty(0)
         self._views: dict[int, ContextEvidence] = {}
 
@@ -88,6 +91,9 @@ class Effective:
         if length > len(before):
             self._rows = _grown(self._rows, length)
         everything = lens is not self._lens and (self._lens is None or not _same(lens, self._lens))
+        revoked = revoked_sources(self._own.imported, self._sync)
+        everything = everything or revoked != self._revoked
+        self._revoked = revoked
         if everything:
             self._views.clear()
             rows = np.arange(length, dtype=np.int64)
@@ -128,6 +134,7 @@ class Effective:
         self_a, self_b = self._own.first_hand(rows)
         alpha = own.prior_a[rows] + own.rated_a[rows] + own.imported_a[rows] + self_a
         beta = own.prior_b[rows] + own.rated_b[rows] + own.imported_b[rows] + self_b
+        self._leave_out_what_came_twice(rows, alpha, beta)
         held = own.held[rows] > 0
         stability = np.maximum(own.stability_h[rows], theirs.freshness.stability_h)
         # Content that nobody has stated evidence of starts where a block learned here would.
@@ -144,6 +151,15 @@ class Effective:
         target.visible[rows] = held | theirs.standing.visible
         target.sole_principal[rows] = np.where(held, NOBODY, theirs.standing.sole_principal)
 
+    def _leave_out_what_came_twice(self, rows: Ints, alpha: Ints, beta: Ints) -> None:
+        """Take what files say off `alpha` and `beta` where the peer itself says it, or is revoked."""
+        files = self._own.imported
+        for row, source, context in set_aside(files, self._sync, rows):
+            at = int(np.searchsorted(rows, row))
+            a, b = files.evidence[row][source << CONTEXT_BITS | context]
+            alpha[at] -= a
+            beta[at] -= b
+
     def _rows_with(self, context: int) -> Ints:
         found = [_rows_in(self._own.registers.held(self._own.registers.live()), context)]
         found.append(_rows_in(self._sync.registers.held(self._sync.registers.live()), context))
@@ -154,7 +170,9 @@ class Effective:
         mine, my_alpha, my_beta = self._own.first_hand_in(rows, context)
         theirs = shares(self._sync.registers, rows, lens)
         there = theirs.context == context
-        filed, filed_alpha, filed_beta = self._own.imported.in_context(rows, context)
+        files = self._own.imported
+        aside = set_aside(files, self._sync, rows)
+        filed, filed_alpha, filed_beta = files.in_context(rows, context, aside)
         of = np.concatenate([mine, theirs.row[there], filed])
         distinct, at = np.unique(of, return_inverse=True)
         alpha, beta = np.zeros(len(distinct), np.int64), np.zeros(len(distinct), np.int64)

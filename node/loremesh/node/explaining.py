@@ -9,6 +9,7 @@ import numpy as np
 from loremesh.crypto.peerid import peer_id
 from loremesh.node.columns import OwnViews, Status
 from loremesh.node.memory import Memory
+from loremesh.node.overlap import set_aside
 from loremesh.node.results import Explanation, Provenance, SourceClaim
 from loremesh.sync.combine import shares
 from loremesh.sync.fixed import ONE
@@ -91,15 +92,17 @@ def _own_claims(memory: Memory, row: int) -> list[SourceClaim]:
 
 
 def _file_claims(memory: Memory, row: int) -> list[SourceClaim]:
-    """Evidence out of files, by the log it comes from."""
+    """Evidence out of files, by the log it comes from; it counts unless the peer itself says it here."""
     files = memory.own.imported
-    sums: dict[int, tuple[int, int]] = {}
-    for source, _, alpha, beta in files.of(row):
-        a, b = sums.get(source, (0, 0))
-        sums[source] = (a + alpha, b + beta)
+    aside = set_aside(files, memory.sync, np.array([row], np.int64))
+    sums: dict[int, tuple[int, int, int, int]] = {}
+    for source, context, alpha, beta in files.of(row):
+        a, b, counted_a, counted_b = sums.get(source, (0, 0, 0, 0))
+        counts = (row, source, context) not in aside
+        sums[source] = (a + alpha, b + beta, counted_a + alpha * counts, counted_b + beta * counts)
     return [
-        SourceClaim("imported", files.sources[source].name, 1.0, a / ONE, b / ONE, 0.0, a / ONE, b / ONE)
-        for source, (a, b) in sorted(sums.items())
+        SourceClaim("imported", files.sources[source].name, 1.0, a / ONE, b / ONE, 0.0, c / ONE, d / ONE)
+        for source, (a, b, c, d) in sorted(sums.items())
         if a or b
     ]
 
@@ -159,7 +162,10 @@ def _by_context(memory: Memory, row: int) -> dict[str, tuple[float, float]]:
             label = memory.own.contexts.label(context)
             a, b = found.get(label, (0, 0))
             found[label] = (a + alpha, b + beta)
-    for _, context, alpha, beta in memory.own.imported.of(row):
+    aside = set_aside(memory.own.imported, memory.sync, rows)
+    for source, context, alpha, beta in memory.own.imported.of(row):
+        if (row, source, context) in aside:
+            continue
         a, b = found.get(memory.own.contexts.label(context), (0, 0))
         found[memory.own.contexts.label(context)] = (a + alpha, b + beta)
     return {label: (a / ONE, b / ONE) for label, (a, b) in sorted(found.items())}

@@ -7,6 +7,7 @@ twice, in part or in another order, adds nothing twice.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -95,13 +96,18 @@ class FromFiles:
             for key, (alpha, beta) in self.evidence.get(row, {}).items()
         ]
 
-    def in_context(self, rows: Ints, context: int) -> tuple[Ints, Ints, Ints]:
-        """(rows, α, β) of those of `rows` with evidence in the context, a row once per source."""
+    def in_context(
+        self, rows: Ints, context: int, without: Collection[tuple[int, int, int]] = ()
+    ) -> tuple[Ints, Ints, Ints]:
+        """(rows, α, β) of those of `rows` with evidence in the context, a row once per source.
+
+        `without`: (row, source, context) that are passed over.
+        """
         found = [
             (row, alpha, beta)
             for row in (rows.tolist() if len(self.evidence) else ())
-            for _, here, alpha, beta in self.of(row)
-            if here == context
+            for source, here, alpha, beta in self.of(row)
+            if here == context and (row, source, context) not in without
         ]
         columns = np.array(found, np.int64).reshape(len(found), 3)
         return columns[:, 0], columns[:, 1], columns[:, 2]
