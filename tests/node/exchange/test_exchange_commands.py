@@ -16,11 +16,12 @@ TEXT = "Restart the *indexer* after a ```schema``` change"
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """A home with two blocks and an outcome."""
+    """A home with two blocks and an outcome. All is rated: a node that runs has nothing to add to it."""
     program = made(tmp_path_factory.mktemp("lived"))
     learned = program.ask("learn", TEXT, "--tag", "ops")["block"]
     program.ask("learn", "Nothing to do with it\x1b[2J")
     program.ask("outcome", "0.75", "--block", learned, "--context", "deploy")
+    assert program.ask("consolidate")["rated"] == 2
     return program
 
 
