@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import structlog
 
 from loremesh.node.journal import NodeJournal
 from loremesh.node.node import Node
@@ -235,3 +236,26 @@ async def test_a_peer_that_forks_again_and_again_is_found_out_each_time(
             assert outcome.reason is Reason.FORK
     async with homes.open("home") as node:
         assert len(node.ground.memory.sync.set_aside) == 5
+
+
+async def test_work_that_fails_after_its_caller_left_is_told(tmp_path: Path) -> None:
+    """Nobody waits for it any more, so the log has to say that it was not done."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await go_on.wait()
+        raise OSError("no room")
+
+    async with Homes(tmp_path).create("home") as node:
+        with structlog.testing.capture_logs() as told:
+            asking = asyncio.create_task(node.ground.exclusive(work))
+            await begun.wait()
+            asking.cancel()
+            await asyncio.wait([asking])
+            go_on.set()
+            await node.ground.exclusive(node.ground.refresh)
+            await asyncio.sleep(0)
+    assert [one["error"] for one in told if one["event"] == "work_failed_after_its_caller_left"] == [
+        "OSError"
+    ]

@@ -37,6 +37,7 @@ async def test_two_frames_with_one_number_set_the_incarnation_aside_with_proof()
     assert outcome.proof.held is not None
     assert outcome.proof.held.header.number == outcome.proof.other.header.number == 1
     assert outcome.proof.held.header != outcome.proof.other.header
+    assert outcome.proof.held.body is outcome.proof.other.body is None, "a body proves nothing here"
     assert node.journal.proofs == [outcome.proof]
     assert node.state.lens().tau_fx.tolist() == [0]
     assert reason_of(await node.take(ann.evidence(Row("a", 3, 0, 3)))) is Reason.SET_ASIDE
@@ -67,6 +68,7 @@ async def test_one_version_with_two_values_is_a_fork() -> None:
     assert outcome.proof.kind is ForkKind.VERSION
     assert outcome.proof.held is not None
     assert outcome.proof.held.header.number == 1
+    assert outcome.proof.held.body and outcome.proof.other.body, "the two values stand in the bodies"
 
 
 async def test_a_fork_seen_in_one_space_counts_in_all() -> None:

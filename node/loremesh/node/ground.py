@@ -86,7 +86,12 @@ class Ground:
             async with self._lock:
                 return await work()
 
-        return await asyncio.shield(asyncio.ensure_future(alone()))
+        task = asyncio.ensure_future(alone())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_tell_failure)
+            raise
 
     def tick(self) -> float:
         """The agent uses its memory now: the active clock goes on. Returns the active hour."""
@@ -220,6 +225,12 @@ class Ground:
             if self._embedder is not None:
                 await self._embedder.close()
             await self.store.close()
+
+
+def _tell_failure(task: asyncio.Task[T]) -> None:
+    """What was done to its end for somebody who is gone may have failed: say so, nobody else will."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("work_failed_after_its_caller_left", error=type(error).__name__)
 
 
 async def stored_fingerprint(store: Store) -> Fingerprint | None:

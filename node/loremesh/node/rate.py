@@ -11,10 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-RATING_WEIGHT: Final = 0.5
-"""Mass that one rating adds to α + β. Half of one real outcome: a guess about the wording is to be overruled
-by the first few uses, and blocks rated alike differ by less than one outcome moves."""
-
 BASE: Final = 0.35
 """A text without any cue: below the middle, as most of what an agent notes is never used again."""
 

@@ -303,9 +303,19 @@ async def _keep_proof(rejected: Rejected, proof: ForkProof, state: SyncState, jo
         space, key, number = proof.held_at
         found = await journal.frames(space, key, number, number, MAX_FRAME_BYTES)
         proof = msgspec.structs.replace(proof, held=found[0] if found else None)
+    proof = bare(proof)
     await journal.store_proof(proof)
     set_aside(state, proof)
     return msgspec.structs.replace(rejected, proof=proof)
+
+
+def bare(proof: ForkProof) -> ForkProof:
+    """The proof without what proves nothing: header and signature tell two frames of one number, or a wrong
+    link, apart; only two values of one version stand in the bodies."""
+    if proof.kind is ForkKind.VERSION:
+        return proof
+    held = None if proof.held is None else msgspec.structs.replace(proof.held, body=None)
+    return msgspec.structs.replace(proof, other=msgspec.structs.replace(proof.other, body=None), held=held)
 
 
 async def admit_following(

@@ -27,6 +27,8 @@ JOURNAL_BYTES = 4 << 20
 """Frames read from the journal at a time."""
 SCAN_BYTES = 4 << 20
 """Frames read from the bus at a time when its last one is not ours."""
+SCAN_MOST_BYTES = 32 << 20
+"""Read in all for that: whoever may write into our subject must not make us read the whole stream."""
 MAX_REFUSALS = 8
 """Refusals in a row before the chain is left for the next round: another writer must not keep us busy."""
 
@@ -193,10 +195,14 @@ class Outbox:
         return frame
 
     async def _newest(self, key: FeedKey, subject: FrameSubject) -> SignedFrame | None:
-        """Our highest frame among all of the subject."""
+        """Our highest frame among the subject's, as far as a bounded look goes.
+
+        Where that misses the last one, frames are published again, which receivers know as duplicates.
+        """
         newest: SignedFrame | None = None
-        seq = 1
-        while stored := await self._bus.read(subject, seq, SCAN_BYTES):
+        seq, seen = 1, 0
+        while seen < SCAN_MOST_BYTES and (stored := await self._bus.read(subject, seq, SCAN_BYTES)):
+            seen += sum(len(one.frame) for one in stored)
             for frame in _present(self._ours(key, one.frame) for one in stored):
                 if newest is None or frame.header.number > newest.header.number:
                     newest = frame
