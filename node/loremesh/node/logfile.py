@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import logging.handlers
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +62,8 @@ def open_log(home: Path) -> Iterator[BoundLogger]:
         root.removeHandler(handler)
         root.setLevel(levels[0])
         ours.setLevel(levels[1])
-        handler.close()
+        with suppress(OSError):  # lines that a full disk did not take must not undo what the command did
+            handler.close()
 
 
 def _handler(directory: Path) -> logging.Handler:

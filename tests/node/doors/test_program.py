@@ -86,6 +86,50 @@ def test_a_reader_that_goes_away_ends_it_quietly(program: Program) -> None:
     assert (ended.returncode, ended.stderr) == (1, b"")
 
 
+FULL = Path("/dev/full")
+NEEDS_FULL = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+def redirected(program: Program, redirection: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [PROGRAM, "--home", str(program.home), "--json", *arguments]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        env=dict(program.environ),
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_a_closed_standard_output_is_no_crash_and_the_command_is_done(program: Program) -> None:
+    ended = redirected(program, ">&-", "learn", "Nobody listens to this")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert not program.ask("learn", "Nobody listens to this")["created"]
+
+
+@NEEDS_FULL
+def test_an_answer_that_finds_no_room_says_that_the_command_was_done(program: Program) -> None:
+    """Whoever took it for undone would give an outcome twice."""
+    ended = redirected(program, f">{FULL}", "learn", "The answer to this is lost")
+    assert ended.returncode == 1
+    assert b"standard output" in ended.stderr
+    assert b"the command was done" in ended.stderr
+    assert not program.ask("learn", "The answer to this is lost")["created"]
+
+
+@NEEDS_FULL
+def test_a_log_that_finds_no_room_changes_no_answer(tmp_path: Path) -> None:
+    """Neither what went well nor what went wrong: here `up`, which logs why it ends."""
+    program = made(tmp_path)
+    (program.home / "log").mkdir(exist_ok=True)
+    (program.home / "log" / "node.log").unlink(missing_ok=True)
+    (program.home / "log" / "node.log").symlink_to(FULL)
+    (program.home / "bus").write_bytes(b"")
+    refused = program.run("--json", "up", "--embedded")
+    assert refused.code == 1
+    assert "cannot hold the bus" in refused.error["error"]
+
+
 def test_an_interrupt_ends_it_quietly(program: Program, tmp_path: Path) -> None:
     """Ctrl-C while it waits for input: exit code 130 and not a word."""
     pipe = tmp_path / "pipe"

@@ -20,7 +20,7 @@ from loremesh.node.cli import (
     sharing_commands,
 )
 from loremesh.node.cli.arguments import NEGATIVE_NUMBERS, invocation
-from loremesh.node.cli.console import answer, complain, force_utf8, note
+from loremesh.node.cli.console import answer, complain, force_utf8, note, silence
 from loremesh.node.cli.invocation import Invocation, Words, invocation_of, program_arguments, take_common
 from loremesh.node.cli.render import say
 from loremesh.node.errors import NodeError, UsageError
@@ -131,7 +131,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        _silence()
+        silence()
         return Exit.FAILURE
     except Exception as error:
         explained = _explained(error)
@@ -148,7 +148,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence()
+        silence()
         code = Exit.FAILURE
     sys.exit(code)
 
@@ -165,8 +165,3 @@ def _explained(error: Exception) -> Explained:
         said = error.format_message().strip().rstrip(".")
         return Explained(said[:1].lower() + said[1:], SEE_HELP, Exit.USAGE)
     return explain_error(error)
-
-
-def _silence() -> None:
-    """Nobody reads standard output any more: let the interpreter's last flush go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

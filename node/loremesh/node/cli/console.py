@@ -14,6 +14,7 @@ import msgspec
 
 from loremesh.node.cli.invocation import Invocation
 from loremesh.node.cli.plain import plain
+from loremesh.node.errors import NodeError
 from loremesh.node.failures import ErrorSaid, Explained
 
 if TYPE_CHECKING:
@@ -28,7 +29,14 @@ SAY_EVERY_S: Final = 2.0
 
 
 def force_utf8() -> None:
-    """Write UTF-8 to both streams; what has no UTF-8 comes out escaped rather than as a crash."""
+    """Write UTF-8 to both streams; what has no UTF-8 comes out escaped rather than as a crash.
+
+    A stream that whoever started the program had closed leads nowhere, so that no file of the home gets its
+    number and what is said.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - it stays open as long as the program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -36,11 +44,25 @@ def force_utf8() -> None:
 
 def answer(run: Invocation, result: object, human: Callable[[Console], None]) -> None:
     """The command's result: JSON of `result`, or what `human` prints."""
-    if run.as_json:
-        write_json(result)
-    else:
-        human(people())
-    sys.stdout.flush()
+    try:
+        if run.as_json:
+            write_json(result)
+        else:
+            human(people())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence()
+        raise NodeError(
+            f"standard output cannot be written: {error.strerror}",
+            "the command was done, only its answer is lost; send the output somewhere else",
+        ) from error
+
+
+def silence() -> None:
+    """Nobody reads standard output any more: let what waits to be written to it go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_json(result: object) -> None:
