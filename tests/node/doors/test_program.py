@@ -86,6 +86,12 @@ def test_a_reader_that_goes_away_ends_it_quietly(program: Program) -> None:
     assert (ended.returncode, ended.stderr) == (1, b"")
 
 
+def test_a_token_comes_through_standard_input_where_no_other_user_sees_it(tmp_path: Path) -> None:
+    alice, bob = made(tmp_path, "alice"), made(tmp_path, "bob")
+    token = alice.ask("space", "create", "team")["token"]
+    assert bob.ask("space", "join", "-", stdin=f"{token}\n".encode())["name"] == "team"
+
+
 FULL = Path("/dev/full")
 NEEDS_FULL = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 

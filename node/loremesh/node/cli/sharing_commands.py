@@ -19,6 +19,7 @@ from loremesh.node.cli.arguments import (
     number,
 )
 from loremesh.node.cli.console import answer
+from loremesh.node.cli.inputs import text_given
 from loremesh.node.cli.session import ask
 
 SPACE_NAME = Annotated[str, typer.Argument(metavar="NAME", help="The space's name (or its id).")]
@@ -60,15 +61,20 @@ def space_invite(ctx: typer.Context, name: SPACE_NAME, uses: UsesOption = 1) -> 
 
 def space_join(
     ctx: typer.Context,
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token, from lmt1_ on.")],
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="The token, from lmt1_ on; - reads standard input.")
+    ],
 ) -> None:
     """Join a space by a token. No administrator has to be there.
 
+    Other users of the machine can see a command's arguments: through standard input the token stays secret.
+
     \b
     loremesh space join lmt1_…
+    loremesh space join - < token
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.SPACE_JOIN, p.SpaceJoin(token))
+    result = ask(run.home, verbs.SPACE_JOIN, p.SpaceJoin(text_given(token)))
     answer(run, result, lambda out: render.space(out, result))
 
 
