@@ -50,3 +50,10 @@ async def take(node: Node, *frames: bytes) -> list[Outcome]:
         found: Sequence[Outcome] = await node.sharing.admit(frame)
         outcomes.append(found[0])
     return outcomes
+
+
+async def guest_in(node: Node, name: str = "bob", trust: float = 0.5) -> Guest:
+    """A peer in a new space of the node, admitted."""
+    guest = Guest(name, (await node.space_create(f"space of {name}", member_trust=trust)).token)
+    await take(node, guest.admitted())
+    return guest

@@ -17,11 +17,6 @@ from loremesh.node.store.errors import InUse, NotAHome, StoreError
 from tests.node.homes import ENVIRON, KEY, CountingEmbedder, Homes, effective, fact, faultless
 
 
-@pytest.fixture
-def homes(tmp_path: Path) -> Homes:
-    return Homes(tmp_path)
-
-
 async def test_everything_is_there_again_with_and_without_a_checkpoint(homes: Homes) -> None:
     async with homes.create("alice") as node:
         await node.learn_many([fact(n) for n in range(30)], tags=["ops"])

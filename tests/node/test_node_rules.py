@@ -1,7 +1,5 @@
 """Rule sets in whole homes: each opens, replays and goes on alike; weights are fitted and taken back."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,11 +17,6 @@ TRUTH = with_weights(
     FSRS5, tuple(value * (0.2 if index in (8, 10) else 1.0) for index, value in enumerate(FSRS5.weights))
 )
 """What the outcomes of the tests below come from: S grows far less than published."""
-
-
-@pytest.fixture
-def homes(tmp_path: Path) -> Homes:
-    return Homes(tmp_path)
 
 
 async def work(homes: Homes, node: Node, blocks: int = 70, rounds: int = 8) -> None:
