@@ -28,8 +28,6 @@ PAGE_BLOCKS: Final = lines.MAX_PAGE_BLOCKS
 PAGE_TEXT_BYTES: Final = 4 << 20
 """Text of one page at most, and one block more: the answer stays far below what a client takes."""
 
-Told_: Final = Told
-
 
 class Cursor:
     """Where a page goes on: at a block row, or behind a log row under the incarnation that holds there.
@@ -176,7 +174,7 @@ class _EventPage:
                 pass
 
     def _tell(self, source: int, n: int, row: int, event: Event) -> None:
-        if not isinstance(event, Told_):
+        if not isinstance(event, Told):
             raise TypeError(f"an export does not know {type(event).__name__}")
         other = getattr(event, "other", row)
         if other != row and (other >= len(self.mine) or not self.mine[other]):
