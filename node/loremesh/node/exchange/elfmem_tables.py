@@ -98,7 +98,7 @@ class ElfMemory(msgspec.Struct, frozen=True):
     estimated: bool = False
 
 
-class Wrong(Exception):
+class _Wrong(Exception):
     """A value that cannot be; the message says where."""
 
 
@@ -115,7 +115,7 @@ def read_elfmem(path: Path) -> ElfMemory:
             return bundle_memory(raw)
     except OSError as error:
         raise unreadable(path, error) from error
-    except (Wrong, sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+    except (_Wrong, sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         raise UsageError(
             f"{path} cannot be imported: {error}", "see to it with elfmem; nothing was imported"
         ) from error
@@ -146,10 +146,10 @@ class _Database:
         kinds = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         self._tables = {str(row["name"]) for row in kinds}
         if not {"id", "content"} <= self._columns("blocks"):
-            raise Wrong("it has no table blocks with the columns id and content")
+            raise _Wrong("it has no table blocks with the columns id and content")
         (sound,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if sound != "ok":  # read before anything is taken: a page that is cut off shows only when it is read
-            raise Wrong(f"the database is damaged: {sound}")
+            raise _Wrong(f"the database is damaged: {sound}")
         self._config = {
             text(row, "key"): text(row, "value") for row in self._rows("system_config", {"key", "value"})
         }
@@ -244,7 +244,7 @@ class _Database:
         wanted = ", ".join(f'"{name}"' for name in sorted(columns) if name.isidentifier())
         for number_, row in enumerate(self._connection.execute(f'SELECT {wanted} FROM "{table}"')):
             if number_ >= MAX_ROWS:
-                raise Wrong(f"{table} has more than {MAX_ROWS} rows")
+                raise _Wrong(f"{table} has more than {MAX_ROWS} rows")
             yield dict(row)
 
     def _moment(self, row: Row, name: str) -> int:
@@ -259,22 +259,22 @@ class _Database:
         except ValueError:
             hours = math.nan
         if not 0.0 <= hours < 1e9:
-            raise Wrong(f"{name} is {stated[:40]!r}")
+            raise _Wrong(f"{name} is {stated[:40]!r}")
         return hours
 
 
 def bundle_memory(raw: bytes) -> ElfMemory:
-    """A bundle. It does not say how promotion rated a block: see `ElfBlock.exact`. Raises Wrong."""
+    """A bundle. It does not say how promotion rated a block: see `ElfBlock.exact`. Raises what `read_elfmem` explains."""
     try:
         bundle = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Wrong(f"it is no bundle: {error}") from None
+        raise _Wrong(f"it is no bundle: {error}") from None
     if not isinstance(bundle, dict) or not isinstance(bundle.get("blocks"), list):
-        raise Wrong("it is no bundle: it has no list of blocks")
+        raise _Wrong("it is no bundle: it has no list of blocks")
     edges = bundle.get("edges", [])
     rows = [*bundle["blocks"], *(edges if isinstance(edges, list) else [None])]
     if not all(isinstance(row, dict) for row in rows) or len(rows) > MAX_ROWS:
-        raise Wrong("its blocks and edges must be lists of objects, at most a million")
+        raise _Wrong("its blocks and edges must be lists of objects, at most a million")
     return ElfMemory(
         what=f"elfmem bundle, version {str(bundle.get('version', 1))[:20]}",
         owner=text(bundle, "from_did", missing=""),
@@ -301,7 +301,7 @@ def _bundle_block(row: Row) -> ElfBlock:
     alpha, beta = counts(row, f"block {here}")
     tags: object = row.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise Wrong(f"tags of block {here[:40]!r} are no list of texts")
+        raise _Wrong(f"tags of block {here[:40]!r} are no list of texts")
     stated = row.get("self_alignment") is not None
     return ElfBlock(
         id=here,
@@ -328,29 +328,29 @@ def counts(row: Row, whose: str) -> tuple[float, float]:
         mass = 1.0 + number(row, "outcome_evidence", 0.0, MAX_MASS, missing=0.0)
         alpha, beta = confidence * mass, (1.0 - confidence) * mass
     if alpha + beta > MAX_MASS:
-        raise Wrong(f"{whose[:60]} has more than {MAX_MASS} outcomes")
+        raise _Wrong(f"{whose[:60]} has more than {MAX_MASS} outcomes")
     return alpha, beta
 
 
 def text(row: Row, name: str, missing: str | None = None) -> str:
-    """A text; `missing` where there is none. Raises Wrong for anything else."""
+    """A text; `missing` where there is none. Refuses anything else."""
     value = row.get(name)
     if value is None and missing is not None:
         return missing
     if not isinstance(value, str):
-        raise Wrong(f"{name} is {str(value)[:40]!r}{_whose(row)}; it must be a text")
+        raise _Wrong(f"{name} is {str(value)[:40]!r}{_whose(row)}; it must be a text")
     return value
 
 
 def number(row: Row, name: str, low: float, high: float, missing: float | None = None) -> float:
-    """A finite number in [low, high]; `missing` where there is none. Raises Wrong for anything else."""
+    """A finite number in [low, high]; `missing` where there is none. Refuses anything else."""
     value = row.get(name)
     if value is None and missing is not None:
         return missing
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Wrong(f"{name} is {str(value)[:40]!r}{_whose(row)}; it must be a finite number")
+        raise _Wrong(f"{name} is {str(value)[:40]!r}{_whose(row)}; it must be a finite number")
     if not low <= value <= high:
-        raise Wrong(f"{name} is {value!r}{_whose(row)}; it must be from {low:g} to {high:g}")
+        raise _Wrong(f"{name} is {value!r}{_whose(row)}; it must be from {low:g} to {high:g}")
     return float(value)
 
 
@@ -362,7 +362,7 @@ def moment_us(row: Row, name: str) -> int:
     try:
         moment = datetime.fromisoformat(stated)
     except ValueError:
-        raise Wrong(f"{name} is {stated[:40]!r}{_whose(row)}, which is no time in ISO 8601") from None
+        raise _Wrong(f"{name} is {stated[:40]!r}{_whose(row)}, which is no time in ISO 8601") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     passed = moment - datetime(1970, 1, 1, tzinfo=UTC)
