@@ -264,7 +264,7 @@ class _Database:
 
 
 def bundle_memory(raw: bytes) -> ElfMemory:
-    """A bundle. It does not say how promotion rated a block: see `ElfBlock.exact`. Raises what `read_elfmem` explains."""
+    """A bundle. It does not say how promotion rated a block: see `ElfBlock.exact`."""
     try:
         bundle = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
