@@ -9,8 +9,12 @@ import pytest
 
 from loremesh.node.errors import Conflict, UnknownThing, UsageError
 from loremesh.node.node import Node
+from loremesh.sync.bodies import encode_blocks
 from loremesh.sync.content import block_id
 from loremesh.sync.errors import InvalidInput
+from loremesh.sync.opening import Carried
+from loremesh.sync.outcomes import Applied
+from loremesh.sync.wire import Kind
 from tests.node.guests import Guest, guest_in, take
 from tests.node.homes import START_MS, Homes, effective, fact, faultless
 from tests.sync.world import Row
@@ -426,3 +430,32 @@ async def test_the_status_counts_what_is_there(node: Node) -> None:
         (bob.id, "control", 1),
         (bob.id, "data", 2),
     }
+
+
+async def test_a_block_that_holds_no_more_does_not_keep_its_episode_from_learning(node: Node) -> None:
+    """A block with 64 contexts is left out and named; the others take the outcome, and the log agrees."""
+    full = (await node.learn(fact(1))).block
+    other = (await node.learn(fact(2))).block
+    for at in range(64):
+        await node.outcome(1.0, blocks=[full], context=f"task {at}")
+    episode = (await node.recall(fact(1), context="another task", k=2)).episode
+    taken = await node.outcome(1.0, episode=episode)
+    assert (taken.recorded, taken.blocks, taken.full) == (True, [other], [full])
+    assert (await node.explain(other)).contexts == {"another task": (1.0, 0.0)}
+    assert (await node.outcome(1.0, episode=episode)).recorded is False
+    with pytest.raises(InvalidInput, match="context number 65"):
+        await node.outcome(1.0, blocks=[full], context="another task")
+
+
+async def test_a_frame_from_a_clock_far_ahead_is_marked_and_counts(homes: Homes, node: Node) -> None:
+    """Time on a frame is shown and marked, and orders nothing."""
+    guest = await guest_in(node)
+    body = encode_blocks([fact(1)])
+    for minutes in (9, 11):
+        frame = guest.peer.signed(Kind.BLOCKS, body, time_ms=homes.now_ms + minutes * 60_000)
+        (outcome,) = await node.sharing.admit(
+            Carried(frame.header.space, frame.header_bytes, frame.signature, body)
+        )
+        assert isinstance(outcome, Applied)
+    frames = [event.detail for event in await node.events() if event.kind == "frame"]
+    assert [one["ahead"] for one in frames if one["kind"] == "blocks"] == [False, True]

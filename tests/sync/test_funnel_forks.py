@@ -68,7 +68,7 @@ async def test_one_version_with_two_values_is_a_fork() -> None:
     assert outcome.proof.kind is ForkKind.VERSION
     assert outcome.proof.held is not None
     assert outcome.proof.held.header.number == 1
-    assert outcome.proof.held.body and outcome.proof.other.body, "the two values stand in the bodies"
+    assert None not in (outcome.proof.held.body, outcome.proof.other.body), "they hold the two values"
 
 
 async def test_a_fork_seen_in_one_space_counts_in_all() -> None:

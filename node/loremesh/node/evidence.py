@@ -32,7 +32,7 @@ from loremesh.node.events import (
     Share,
     Trust,
 )
-from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
+from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK, FirstHand
 from loremesh.node.ownstate import MAX_EPISODE_BLOCKS, OwnState, Taken
 from loremesh.sync.content import context_label, normalise
 from loremesh.sync.errors import InvalidInput
@@ -98,7 +98,7 @@ def outcome_of_blocks(
 ) -> list[tuple[int, Outcome]]:
     """One outcome for each of these blocks by name, retrieval weight 1. `implicit` makes it a confirm.
 
-    `episode`: a fresh random id[16] for blocks that were used together, so that the log says which were.
+    `episode`: a fresh random id[16] of this use, so that the log says which blocks were used together.
     """
     if len(set(rows)) != len(rows):
         raise InvalidInput("block", "is named twice in one outcome: name each block once")
@@ -158,7 +158,11 @@ def _outcomes(
     episode: bytes,
     implicit: bool,
 ) -> list[tuple[int, Outcome]]:
-    """Outcomes for (row, retrieval weight) pairs, each checked against what its register can hold."""
+    """Outcomes for (row, retrieval weight) pairs, each checked against what its register can hold.
+
+    Of an episode, blocks whose register is full are left out, so that one much-used block does not keep the
+    others from learning; raised is only what leaves none. Of blocks by name, the first full one is raised.
+    """
     unit_to_fx(taken.signal, "signal")
     signal = float(taken.signal)
     firsthand = state.firsthand
@@ -167,22 +171,17 @@ def _outcomes(
         raise InvalidInput("context", f"{taken.context!r} is one too many for this home: use one it knows")
     version = firsthand.version
     made = []
+    full: list[InvalidInput] = []
     for row, retrieval_fx in parts:
         retrieval = from_fx(retrieval_fx)
         alpha_fx = to_fx(signal * weight * retrieval, "weight")
         beta_fx = to_fx((1.0 - signal) * weight * retrieval, "weight")
         evidence = alpha_fx + beta_fx
         if evidence:
-            if not firsthand.has_room(row, context):
-                raise InvalidInput(
-                    "context",
-                    f"{taken.context!r} would be this block's context number {MAX_CONTEXTS_PER_BLOCK + 1}; "
-                    "use one it has",
-                )
-            if context is not None and firsthand.mass_fx(row, context) + evidence > MAX_FX:
-                raise InvalidInput(
-                    "weight", f"is {weight!r}; with it one register would hold more than {MAX_MASS} outcomes"
-                )
+            refusal = _room(firsthand, row, context, taken.context, evidence)
+            if refusal is not None:
+                full.append(refusal)
+                continue
             version += 1
         made.append(
             (
@@ -202,7 +201,27 @@ def _outcomes(
                 ),
             )
         )
+    if full and not (episode and made):
+        raise full[0]
     return made
+
+
+def _room(
+    firsthand: FirstHand, row: int, context: int | None, label: str, evidence: int
+) -> InvalidInput | None:
+    """Why this evidence does not fit the block's register in a context (None: one that nobody used yet)."""
+    if not firsthand.has_room(row, context):
+        return InvalidInput(
+            "context",
+            f"{label!r} would be this block's context number {MAX_CONTEXTS_PER_BLOCK + 1}; use one it has",
+        )
+    if context is not None and firsthand.mass_fx(row, context) + evidence > MAX_FX:
+        return InvalidInput(
+            "weight",
+            f"would give this block more than {MAX_MASS} outcomes in context {label!r}, which say nothing new: "
+            "leave the block out",
+        )
+    return None
 
 
 def recall_hits(

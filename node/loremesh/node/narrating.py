@@ -33,6 +33,9 @@ from loremesh.sync.wire import decode_header
 MAX_EVENTS: Final = 10_000
 """Rows in one answer; `after` pages on."""
 
+AHEAD_MS: Final = 10 * 60 * 1000
+"""A frame whose time is further ahead of its arrival is marked: its sender's clock is off (DESIGN §7)."""
+
 Detail = dict[str, str | int | float | bool | list[str] | None]
 
 
@@ -67,6 +70,8 @@ def _seen(ground: Ground, row: LogRow) -> EventSeen:
             "kind": header.kind.name.lower(),
             "number": header.number,
             "state": row.state.name.lower(),
+            "sent_ms": header.time_ms,
+            "ahead": header.time_ms - head.wall_ms > AHEAD_MS,
         }
         return EventSeen(row.n, "frame", "", head.hour, head.wall_ms, detail)
     block = ground.memory.block_hex(row.row) if row.kind is Kind.OWN else ""

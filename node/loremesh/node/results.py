@@ -52,10 +52,14 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 class OutcomeTaken(msgspec.Struct, frozen=True):
-    """`recorded` is false when the episode already had this very outcome."""
+    """`recorded` is false when the episode already had this very outcome.
+
+    `full`: blocks of the episode whose register holds no more (64 contexts, 2²⁰ outcomes), left out.
+    """
 
     recorded: bool
     blocks: list[str]
+    full: list[str] = []
 
 
 class Consolidated(msgspec.Struct, frozen=True):
@@ -264,7 +268,7 @@ class BlockAttributed(msgspec.Struct, frozen=True):
     (value, low, high).
 
     `association`: episodes with it against those without; `in_context`: the same within contexts; `effect`:
-    with context and company held equal. `role`: anchor, specialist, burden, hitchhiker, easy rider,
+    with context and company held equal, against an average block. `role`: anchor, specialist, burden, hitchhiker, easy rider,
     bystander, unclear. `without_cause`: the association is not the block's doing; `explained_by` says whose.
     """
 

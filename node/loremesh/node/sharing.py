@@ -214,7 +214,7 @@ class Sharing:
             await self._hosting.stop()  # whatever happened: the server would outlive this process
 
     async def settle(self) -> None:
-        """Publish now, and wait until the buses hold it and nothing known is missing here.
+        """Publish now, and wait until the buses hold all that is ours.
 
         Raises Unavailable when that takes too long.
         """
@@ -358,8 +358,9 @@ class Sharing:
                     await engine.publish(frames)
 
     def _settled(self, status: SpaceStatus) -> bool:
+        """Whether the bus has all that is ours. What is missing here is others' word, and no matter."""
         return (
-            status.phase is SpacePhase.CURRENT
+            status.phase in (SpacePhase.SYNCING, SpacePhase.CURRENT)
             and not self._pending.get(status.space)
             and all(own is not FeedStatus.PENDING for own in status.own.values())
         )

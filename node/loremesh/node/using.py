@@ -109,8 +109,11 @@ async def outcome_of_episode(
         ground.tick()
         own = ground.memory.own
         made = evidence.outcome_of_episode(own, ground.clock, key, signal, weight, context)
-        rows = [row for row, _ in made] or list(own.episodes[key].rows)
-        return await _take(ground, limit, made, rows)
+        handed_out = list(own.episodes[key].rows)
+        rows = [row for row, _ in made] or handed_out
+        taken = await _take(ground, limit, made, rows)
+        full = [ground.memory.block_hex(row) for row in handed_out if row not in rows]
+        return msgspec.structs.replace(taken, full=full)
 
     return await ground.exclusive(work)
 
@@ -133,7 +136,7 @@ async def outcome_of_blocks(
         ground.tick()
         await ground.refresh()
         rows = [ground.memory.row_named(block) for block in blocks]
-        together = ground.parts.random_bytes(EPISODE_BYTES) if len(rows) > 1 else b""
+        together = b"" if implicit else ground.parts.random_bytes(EPISODE_BYTES)
         made = evidence.outcome_of_blocks(
             ground.memory.own, ground.clock, rows, signal, weight, context, implicit, together
         )

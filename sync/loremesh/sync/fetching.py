@@ -20,7 +20,7 @@ from loremesh.sync.opening import Carried
 from loremesh.sync.outcomes import Deferred, Outcome, Rejected
 from loremesh.sync.repair import MAX_WANTS, HeadBody, ReplyBody, RequestBody
 from loremesh.sync.spacestate import SpaceState
-from loremesh.sync.status import Behind
+from loremesh.sync.status import UNSEEN, Behind
 from loremesh.sync.wire import Chain
 
 __all__ = ["Fetcher"]
@@ -137,10 +137,14 @@ class Fetcher:
     def behind(self) -> tuple[Behind, ...]:
         """What is known to be missing now."""
         return tuple(
-            Behind(gap.key, self._held(gap.key), gap.last, gap.waiting_for)
+            Behind(gap.key, self._held(gap.key), gap.last, self._why(gap))
             for gap in self._gaps.values()
             if not gap.single and not self._is_closed(gap)
         )
+
+    def _why(self, gap: Gap) -> str:
+        doubtful = gap.waiting_for == "repair" and gap.failures >= MAX_SILENCES
+        return UNSEEN if doubtful else gap.waiting_for
 
     async def run(self) -> None:
         """Close gaps as they fall due, for ever. BusErrors are taken as reasons to wait."""

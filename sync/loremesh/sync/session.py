@@ -9,6 +9,7 @@ from typing import assert_never
 
 import structlog
 
+from loremesh.crypto.peerid import peer_id
 from loremesh.sync.busport import (
     MAX_ASK_REPLIES,
     Arrival,
@@ -47,7 +48,7 @@ from loremesh.sync.repair import (
     vector_pages,
 )
 from loremesh.sync.spacestate import SpaceState
-from loremesh.sync.status import FeedStatus, SpacePhase, SpaceStatus
+from loremesh.sync.status import UNSEEN, FeedStatus, SpacePhase, SpaceStatus
 from loremesh.sync.tasks import end_tasks, trace
 
 __all__ = ["Session"]
@@ -152,7 +153,7 @@ class Session:
             phase = SpacePhase.STOPPED
         elif not connected:
             phase = SpacePhase.OFFLINE
-        elif missing or FeedStatus.PENDING in own.values():
+        elif FeedStatus.PENDING in own.values() or any(one.waiting_for != UNSEEN for one in missing):
             phase = SpacePhase.SYNCING
         else:
             phase = SpacePhase.CURRENT
@@ -226,8 +227,9 @@ class Session:
                     self._fetcher.add(missing, origin, self._around.options.grace_s)
                 case Deferred():
                     self._fetcher.rest(outcome, 0)
-                case Rejected(reason=reason, detail=detail):
-                    self._note(f"frame rejected: {reason.value}: {detail}")
+                case Rejected(reason=reason, detail=detail, origin=origin):
+                    whose = f"frame of {peer_id(origin)}" if origin else "frame"
+                    self._note(f"{whose} rejected: {reason.value}: {detail}")
                 case Applied() | Quarantined() | Duplicate():
                     pass
                 case _:

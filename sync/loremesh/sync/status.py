@@ -8,7 +8,7 @@ from msgspec import Struct
 from loremesh.sync.busport import BusState, Cursor
 from loremesh.sync.feed import FeedKey
 
-__all__ = ["Behind", "EngineStatus", "FeedStatus", "SpacePhase", "SpaceStatus"]
+__all__ = ["UNSEEN", "Behind", "EngineStatus", "FeedStatus", "SpacePhase", "SpaceStatus"]
 
 
 class SpacePhase(Enum):
@@ -41,6 +41,12 @@ class FeedStatus(Enum):
     is published in this incarnation."""
 
 
+UNSEEN = "somebody to show it"
+"""Asked for again and again, and nobody showed it: a claim that may be false, so it holds nothing else up."""
+MAX_FRAMES_SHOWN = 10**9
+"""Numbers that peers claim may be any; what is shown stays a number that every reader of JSON can hold."""
+
+
 class Behind(Struct, frozen=True):
     """A chain of which frames are known to exist that are not here."""
 
@@ -50,12 +56,12 @@ class Behind(Struct, frozen=True):
     known: int
     """The highest number somebody has shown to exist."""
     waiting_for: str
-    """Why it is not here yet: 'repair', or the limit that holds it up."""
+    """Why it is not here yet: 'repair', the limit that holds it up, or UNSEEN."""
 
     @property
     def frames(self) -> int:
         """How many are missing; a frame held without its body counts as held."""
-        return max(self.known - self.position, 0)
+        return min(max(self.known - self.position, 0), MAX_FRAMES_SHOWN)
 
 
 class SpaceStatus(Struct, frozen=True):

@@ -75,6 +75,8 @@ def outcome_taken(out: Console, result: OutcomeTaken) -> None:
     """How many blocks it moved."""
     if result.recorded:
         say(out, f"recorded for {_count(len(result.blocks), 'block')}")
+        if result.full:
+            say(out, f"left out, since they hold no more: {', '.join(result.full)}")
     else:
         say(out, "this episode already had this very outcome: nothing changed")
 
