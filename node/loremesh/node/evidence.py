@@ -218,8 +218,7 @@ def _room(
     if context is not None and firsthand.mass_fx(row, context) + evidence > MAX_FX:
         return InvalidInput(
             "weight",
-            f"would give this block more than {MAX_MASS} outcomes in context {label!r}, which say nothing new: "
-            "leave the block out",
+            f"would give this block more than {MAX_MASS} outcomes in context {label!r}: leave the block out",
         )
     return None
 
