@@ -10,7 +10,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from tests.bench import forgetting, importing, locomo, opening, reach, recall_score, recalling, writing
+from tests.bench import (
+    attribution,
+    forgetting,
+    importing,
+    locomo,
+    opening,
+    outcomes,
+    reach,
+    recall_score,
+    recalling,
+    worth,
+    writing,
+)
 from tests.bench.figures import Report, machine, markdown, table
 
 BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
@@ -22,6 +34,9 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "locomo": locomo.both,
     "forgetting": forgetting.measure,
     "reach": reach.measure,
+    "worth": worth.measure,
+    "attribution": attribution.measure,
+    "outcomes": outcomes.measure,
 }
 RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 HEADING: Final = "## "

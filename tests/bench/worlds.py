@@ -74,7 +74,8 @@ class Folded:
         seen = self.state.columns.views(max(self.blocks, self.state.columns.length))
         alpha = seen.self_a[: self.blocks].astype(np.float64)
         mass = alpha + seen.self_b[: self.blocks]
-        return np.divide(alpha, mass, out=np.full(self.blocks, 0.5), where=mass > 0)
+        worth: Floats = np.divide(alpha, mass, out=np.full(self.blocks, 0.5), where=mass > 0)
+        return worth
 
     async def corrected(self) -> Floats:
         """By the node's arithmetic."""

@@ -4,6 +4,7 @@ Worth credits a block with every outcome it was present at. Here the outcome is 
 were present and on the context, over all judged episodes at once: y = base of the context + Σ effects of
 the blocks present + noise. Contexts are fixed effects (both sides are centred within each). Effects are
 drawn to zero by ridge regression with λ = σ²/τ²: the posterior of a normal prior of standard deviation τ.
+They are told against an average block in the same place, for an episode has places to fill.
 So a block that only ever came with a good one (hitchhiker), or only where tasks are easy (easy rider), is
 told from one that helps (anchor), or that helps where tasks are hard (specialist).
 
@@ -98,8 +99,8 @@ class Attribution(msgspec.Struct, frozen=True, eq=False):
     """By block, [n] each, rows ascending. All three are differences in success, from -1 to 1.
 
     `association`: episodes with the block against those without. `in_context`: the same within contexts.
-    `effect`: with context and company held equal. `noise`: σ. `left_out`: blocks without an effect of their
-    own.
+    `effect`: with context and company held equal, against an average block in its place. `noise`: σ.
+    `left_out`: blocks without an effect of their own.
     """
 
     row: Ints
@@ -232,10 +233,11 @@ def _association(sums: _Sums) -> Range:
 
 def _effects(sums: _Sums) -> tuple[Range, Range, float]:
     """Within contexts: each block by itself, all of them together, and σ."""
-    share = sums.present / sums.mass[:, None]
+    mass = np.maximum(sums.mass, SMALL)
+    share = sums.present / mass[:, None]
     gram = sums.together - sums.present.T @ share
     cross = sums.success - share.T @ sums.signal
-    squares = max(sums.squares - float((sums.signal**2 / sums.mass).sum()), SMALL)
+    squares = max(sums.squares - float((sums.signal**2 / mass).sum()), SMALL)
     freedom = max(float(sums.mass.sum()) - len(sums.mass), 1.0)
     alone = _alone(np.diag(gram), cross, squares, freedom)
     if not len(cross):
@@ -253,7 +255,11 @@ def _effects(sums: _Sums) -> tuple[Range, Range, float]:
             break
     kept = values + noise / SPREAD**2
     value = vectors @ (turned / kept)
-    width = Z * np.sqrt(noise * (vectors**2 @ (1.0 / kept)))
+    # Against an average block: how much blocks help at all is not told where all places are always filled.
+    usual = np.diag(sums.together) / np.trace(sums.together)
+    against = vectors - usual @ vectors
+    value -= usual @ value
+    width = Z * np.sqrt(noise * (against**2 @ (1.0 / kept)))
     return alone, Range(value, value - width, value + width), float(np.sqrt(noise))
 
 

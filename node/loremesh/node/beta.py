@@ -7,6 +7,7 @@ Functions, 8.17.22), evaluated by the modified Lentz algorithm.
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -35,7 +36,9 @@ def quantile(p: float, a: ArrayLike, b: ArrayLike) -> Floats:
     a_, b_ = (np.array(one, np.float64) for one in np.broadcast_arrays(a, b))
     log_beta = _log_beta(a_, b_)
     low, high = np.zeros_like(a_), np.ones_like(a_)
-    x = a_ / (a_ + b_)
+    mean = a_ / (a_ + b_)
+    spread = np.sqrt(mean * (1.0 - mean) / (a_ + b_ + 1.0))
+    x = np.clip(mean + NormalDist().inv_cdf(p) * spread, 0.01 * mean, 1.0 - 0.01 * (1.0 - mean))
     for _ in range(MAX_STEPS):
         over = _cdf(x, a_, b_, log_beta) - p
         low, high = np.where(over < 0.0, x, low), np.where(over < 0.0, high, x)
