@@ -4,7 +4,7 @@ Worth credits a block with every outcome it was present at. Here the outcome is 
 were present and on the context, over all judged episodes at once: y = base of the context + Σ effects of
 the blocks present + noise. Contexts are fixed effects (both sides are centred within each). Effects are
 drawn to zero by ridge regression with λ = σ²/τ²: the posterior of a normal prior of standard deviation τ.
-They are told against an average block in the same place, for an episode has places to fill.
+They are told against a usual block in the same place, for an episode has places to fill.
 So a block that only ever came with a good one (hitchhiker), or only where tasks are easy (easy rider), is
 told from one that helps (anchor), or that helps where tasks are hard (specialist).
 
@@ -33,8 +33,8 @@ some 30 MB; what is left out counts as noise."""
 MAX_CONTEXTS: Final = 1_000
 """Contexts with a base of their own, those with the most episodes; all others share one."""
 
-MIN_EPISODES: Final = 3
-"""A block in fewer episodes has no effect of its own: there is nothing to tell it by."""
+MIN_EPISODES: Final = 8
+"""A block in fewer episodes has no effect of its own, as it is uncertain by worth (`worth.MIN_MASS`)."""
 
 SPREAD: Final = 0.25
 """τ: effects of up to 25 points are nothing unusual. It is wide on purpose and not estimated: the likeliest τ
@@ -45,6 +45,16 @@ MAX_STEPS: Final = 20
 
 SMALL: Final = 1e-9
 """Squares below this are none: outcomes that never vary."""
+
+LEAST_EFFECT: Final = 0.03
+"""An effect of less than three points is none, however clear: centring and shrinking leave as much."""
+
+OWN_AT_MOST: Final = 0.5
+"""Part of an association that may be the block's own where it is called one without cause."""
+
+COIN: Final = 0.25
+"""The variance of a coin, as one more squared residual: without it outcomes that happened to fit would be
+without noise."""
 
 MAX_PAIRS: Final = 4_000_000
 """Pairs of blocks in the same episode that are counted at a time (100 MB)."""
@@ -99,7 +109,7 @@ class Attribution(msgspec.Struct, frozen=True, eq=False):
     """By block, [n] each, rows ascending. All three are differences in success, from -1 to 1.
 
     `association`: episodes with the block against those without. `in_context`: the same within contexts.
-    `effect`: with context and company held equal, against an average block in its place. `noise`: σ.
+    `effect`: with context and company held equal, against a usual block in its place. `noise`: σ.
     `left_out`: blocks without an effect of their own.
     """
 
@@ -114,17 +124,20 @@ class Attribution(msgspec.Struct, frozen=True, eq=False):
     def role(self, at: int) -> tuple[Role, Source]:
         """What the block at this place is, and what explains its association where that is not the block.
 
-        An association is without cause only where it is clear, the effect is not, and the association lies
-        outside of the effect's interval: too little to tell is UNCLEAR.
+        A block helps or harms where its effect's interval is off zero and the effect is worth naming. An
+        association is without cause only where it is clear, and where by the effect's interval at most half
+        of it is the block's own: too little to tell is UNCLEAR.
         """
         together, low, high = self.association.value[at], self.effect.low[at], self.effect.high[at]
-        if low > 0.0:
+        named = abs(self.effect.value[at]) >= LEAST_EFFECT
+        if named and low > 0.0:
             return (Role.ANCHOR if together >= 0.0 else Role.SPECIALIST), Source.NOTHING
-        if high < 0.0:
+        if named and high < 0.0:
             return Role.BURDEN, Source.NOTHING
-        if low <= together <= high or self.association.low[at] <= 0.0 <= self.association.high[at]:
-            return Role.UNCLEAR, Source.NOTHING
         good = together > 0.0
+        own = high / together if good else low / together if together < 0.0 else 1.0
+        if own > OWN_AT_MOST or self.association.low[at] <= 0.0 <= self.association.high[at]:
+            return Role.UNCLEAR, Source.NOTHING
         stays = self.in_context.low[at] > 0.0 if good else self.in_context.high[at] < 0.0
         source = Source.COMPANY if stays else Source.CONTEXT
         if not good:
@@ -245,22 +258,35 @@ def _effects(sums: _Sums) -> tuple[Range, Range, float]:
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, 0.0)
     turned = vectors.T @ cross
-    noise = squares / freedom
+    noise = (squares + COIN) / (freedom + 1.0)
     for _ in range(MAX_STEPS):
         kept = values + noise / SPREAD**2
         effect = turned / kept
         left = squares - 2.0 * float(effect @ turned) + float(values @ effect**2)
-        before, noise = noise, max(left, SMALL) / max(freedom - float((values / kept).sum()), 1.0)
+        before = noise
+        noise = (max(left, 0.0) + COIN) / max(freedom + 1.0 - float((values / kept).sum()), 1.0)
         if abs(noise - before) < 1e-9:
             break
     kept = values + noise / SPREAD**2
     value = vectors @ (turned / kept)
-    # Against an average block: how much blocks help at all is not told where all places are always filled.
-    usual = np.diag(sums.together) / np.trace(sums.together)
+    # Against a usual block: how much blocks help at all is not told where all places are always filled.
+    usual = _usual(value, np.maximum(np.diag(gram), 0.0))
     against = vectors - usual @ vectors
     value -= usual @ value
     width = Z * np.sqrt(noise * (against**2 @ (1.0 / kept)))
     return alone, Range(value, value - width, value + width), float(np.sqrt(noise))
+
+
+def _usual(value: Floats, varied: Floats) -> Floats:
+    """What to tell effects against, as weights of the blocks: the middle half by effect, each block with how
+    much its presence `varied` within contexts. A mean of all would make one very good block show every other
+    as bad.
+    """
+    order = np.argsort(value, kind="stable")
+    ends = np.cumsum(varied[order]) / max(float(varied.sum()), SMALL)
+    weights = np.empty_like(value)
+    weights[order] = 2.0 * np.diff(np.clip(ends, 0.25, 0.75), prepend=0.25)
+    return weights
 
 
 def _alone(own: Floats, cross: Floats, squares: float, freedom: float) -> Range:

@@ -268,7 +268,7 @@ class BlockAttributed(msgspec.Struct, frozen=True):
     (value, low, high).
 
     `association`: episodes with it against those without; `in_context`: the same within contexts; `effect`:
-    with context and company held equal, against an average block. `role`: anchor, specialist, burden,
+    with context and company held equal, against a usual block. `role`: anchor, specialist, burden,
     hitchhiker, easy rider, bystander, unclear. `without_cause`: the association is not the block's doing;
     `explained_by` says whose.
     """
