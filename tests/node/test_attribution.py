@@ -51,9 +51,7 @@ def test_effects_are_those_of_the_ridge_regression_written_out(seed: int) -> Non
         signal[here] -= signal[here].mean()
     gram = centred.T @ centred + found.noise**2 / SPREAD**2 * np.eye(len(found.row))
     effect = np.linalg.solve(gram, centred.T @ signal)
-    against = (
-        np.eye(len(effect)) - middle_half(effect, np.square(centred).sum(axis=0, dtype=np.float64))[None]
-    )
+    against = np.eye(len(effect)) - middle_half(effect, (centred**2).sum(axis=0).astype(np.float64))[None]
     error = np.sqrt(np.diag(against @ (found.noise**2 * np.linalg.inv(gram)) @ against.T))
     assert found.effect.value == pytest.approx(against @ effect, abs=1e-9)
     assert found.effect.high - found.effect.value == pytest.approx(Z * error, abs=1e-9)
