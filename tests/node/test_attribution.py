@@ -50,7 +50,7 @@ def test_effects_are_those_of_the_ridge_regression_written_out(seed: int) -> Non
         centred[here] -= centred[here].mean(axis=0)
         signal[here] -= signal[here].mean()
     gram = centred.T @ centred + found.noise**2 / SPREAD**2 * np.eye(len(found.row))
-    effect = np.linalg.solve(gram, centred.T @ signal)
+    effect = np.linalg.solve(gram, centred.T @ signal).astype(np.float64)
     against = np.eye(len(effect)) - middle_half(effect, (centred**2).sum(axis=0).astype(np.float64))[None]
     error = np.sqrt(np.diag(against @ (found.noise**2 * np.linalg.inv(gram)) @ against.T))
     assert found.effect.value == pytest.approx(against @ effect, abs=1e-9)
