@@ -109,6 +109,31 @@ def test_people_get_text_that_fits_eighty_columns(ask: Ask, show: Callable[..., 
     assert "\x1b" not in tables
 
 
+def test_blocks_are_judged_by_their_outcomes(ask: Ask, show: Callable[..., str]) -> None:
+    """worth in all, by context and of one block; candidates; deprecate and restore; attribute."""
+    bad, good = ask("learn", "Judged to be bad")["block"], ask("learn", "Judged to be good")["block"]
+    for _ in range(9):
+        ask("outcome", "0", "--block", bad, "--context", "judging")
+        ask("outcome", "1", "--block", good, "--context", "judging")
+    seen = ask("worth", "--context", "judging")
+    assert [(one["block"], one["worth"], one["kind"]) for one in seen] == [
+        (good, 1.0, "high-value"),
+        (bad, 0.0, "low-value"),
+    ]
+    assert [one["context"] for one in ask("worth", "--block", bad)] == [None, "judging"]
+    assert [one["proposal"] for one in ask("worth", "--candidates")] == ["deprecate"]
+    assert bad[:12] in show("worth", "--context", "judging")
+    assert "judging" in show("worth", "--block", bad)
+    attributed = ask("attribute", "--context", "judging")
+    assert [(one["block"], one["episodes"]) for one in attributed["found"]] == [(good, 9), (bad, 9)]
+    shown = show("attribute", "--context", "judging")
+    assert good[:12] in shown
+    assert max(len(line) for line in (shown + show("worth")).splitlines() if line.startswith(" ")) <= 80
+    assert ask("deprecate", bad, "--why", "it fails") == {"block": bad, "deprecated": True, "changed": True}
+    assert bad not in [hit["block"] for hit in ask("recall", "Judged to be bad")["hits"]]
+    assert "in recall" in show("restore", bad)
+
+
 def test_people_are_told_how_to_go_on(show: Callable[..., str]) -> None:
     """recall names its episode; a hit's text is shown and never obeyed by the terminal."""
     show("learn", "clear \x1b[2J screen")

@@ -35,9 +35,9 @@ def worth(
 ) -> None:
     """Show what each block's own outcomes say of it.
 
-    Worth is the share of a block's n outcomes that are good, with a 90 % interval; recent fades older ones by
-    1 % with each new one; corr. is worth less what others come to in the contexts where the block is used.
-    Most above that first.
+    Worth is the share of a block's n outcomes that are good, with a 90 % interval; corr. is worth less what
+    others come to in the contexts where the block is used. Most above that first. Where a window that fades
+    older outcomes by 1 % with each new one says otherwise, it is shown as rising or falling.
 
     \b
     loremesh worth --context deploy
@@ -82,10 +82,10 @@ def restore(
 
 
 def attribute(ctx: typer.Context, context: OneContext = None, limit: LimitOption = p.MAX_PAGE) -> None:
-    """Tell which blocks make episodes go well, and which only come along.
+    """Tell which blocks help, and which only come along.
 
-    A regression of the outcomes on the blocks that were used together and on the context. Association is
-    what worth sees; effect holds context and company equal. Both are differences in success.
+    A regression of the outcomes on the blocks that were used together and on the context. Association
+    (assoc.) is what worth sees; effect holds context and company equal. Both are differences in success.
 
     \b
     loremesh attribute
@@ -102,18 +102,19 @@ def _worths(out: Console, results: list[WorthSeen], *, by_context: bool) -> None
         say(out, "no block has outcomes, or none is a candidate")
         return
     first = "context" if by_context else "block"
-    shown = table(first, "worth", "90 %", "recent", "corr.", "n", "kind", "")
+    shown = table(first, "worth", "90 %", "corr.", "n", "kind", "")
+    shown.columns[0].no_wrap = True
     for one in results:
         name = one.block[:SHORT_ID]
         if by_context:
             name = "(all)" if one.context is None else plain(one.context) or "(none)"
-        notes = [one.trend if one.trend != "steady" else "", "deprecated" if one.deprecated else ""]
+        trend = "" if one.trend == "steady" else f"{one.trend}, {one.recent:.2f} of late"
+        notes = [trend, "deprecated" if one.deprecated else ""]
         notes += [f"to {one.proposal}" if one.proposal else "", "" if by_context else one_line(one.text, 14)]
         shown.add_row(
             name,
             f"{one.worth:.2f}",
             f"{one.low:.2f}-{one.high:.2f}",
-            f"{one.recent:.2f}",
             f"{one.corrected:+.2f}",
             f"{one.alpha + one.beta:.4g}",
             one.kind,
@@ -135,7 +136,8 @@ def _attributed(out: Console, result: Attributed) -> None:
     )
     if not result.found:
         return
-    shown = table("block", "n", "association", "effect", "90 %", "role", "")
+    shown = table("block", "n", "assoc.", "effect", "90 %", "role", "")
+    shown.columns[0].no_wrap = True
     for one in result.found:
         notes = [f"explained by {one.explained_by}" if one.without_cause else "", one_line(one.text, 14)]
         shown.add_row(
