@@ -20,6 +20,7 @@ from loremesh.node.parts import Progress
 from loremesh.node.results import Attributed, BlockAttributed, DecisionTaken, WorthSeen
 from loremesh.node.store.values import Kind
 from loremesh.node.worth import (
+    MIDDLE,
     Base,
     Cells,
     Evidence,
@@ -65,25 +66,33 @@ async def worth(ground: Ground, asked: Asked) -> list[WorthSeen]:
         raise UsageError("a block is told by context", "ask for one block, or with --context or --candidates")
     label = None if asked.context is None else context_label(asked.context)
 
-    async def work() -> list[WorthSeen]:
+    async def read() -> tuple[Cells, Base, dict[int, float]]:
         await ground.refresh()
-        memory, known = ground.memory, _known_rates(ground)
+        memory = ground.memory
         own = own_cells(memory.own)
-        base = base_of(own)
         if asked.block is not None:
-            row = memory.row_named(asked.block)
-            found = _of_block(memory, own.only(own.row == row), row, base, known)
+            chosen = own.row == memory.row_named(asked.block)
+        elif label is not None:
+            context = memory.own.contexts.find(label)
+            chosen = own.context == (-1 if context is None else context)
         else:
-            context = None if label is None else memory.own.contexts.find(label)
-            chosen = own if label is None else own.only(own.context == (-1 if context is None else context))
-            found = _listed(memory, worths(chosen, base, known), label)
-            if asked.candidates:
-                found = [(row, one) for row, one in found if one.proposal]
-            found = found[asked.skip : asked.skip + asked.limit]
-        texts = await ground.store.texts([row for row, _ in found])
-        return [msgspec.structs.replace(one, text=texts.get(row, "")) for row, one in found]
+            chosen = np.ones(len(own.row), np.bool_)
+        return own.only(chosen), base_of(own), _known_rates(ground)
 
-    return await ground.exclusive(work)
+    cells_, base, known = await ground.exclusive(read)
+    # Beside the lock: 100,000 blocks with outcomes take seconds.
+    found = await asyncio.to_thread(worths, cells_, base, known)
+
+    async def tell() -> list[WorthSeen]:
+        memory = ground.memory
+        if asked.block is not None:
+            told = _of_block(memory, cells_, memory.row_named(asked.block), base, known)
+        else:
+            told = _listed(memory, found, label, asked)
+        texts = await ground.store.texts([row for row, _ in told])
+        return [msgspec.structs.replace(one, text=texts.get(row, "")) for row, one in told]
+
+    return await ground.exclusive(tell)
 
 
 async def decide(ground: Ground, block: str, deprecate: bool, why: str, who: str = NOBODY) -> DecisionTaken:
@@ -158,13 +167,29 @@ def _known_rates(ground: Ground) -> dict[int, float]:
     return {context: rate for context, rate in found if context is not None}
 
 
-def _listed(memory: Memory, found: Worths, label: str | None) -> list[Seen]:
-    rows = found.row.tolist()
-    seen = [(row, _seen(memory, found, at, label)) for at, row in enumerate(rows) if memory.knows(row)]
-    out = memory.own.columns.views().deprecated
-    lacking = set(np.flatnonzero(out).tolist()) - set(rows)
-    seen += [(row, _unseen(memory, row, label)) for row in lacking if memory.knows(row)]
-    return sorted(seen, key=lambda one: (-one[1].corrected, one[1].block))
+def _listed(memory: Memory, found: Worths, label: str | None, asked: Asked) -> list[Seen]:
+    """A page of blocks, most above expectation first; what only proposals are made of is told in full."""
+    out = np.flatnonzero(memory.own.columns.views().deprecated)
+    lacking = np.setdiff1d(out, found.row)
+    # (row, place in `found`; -1 for one without outcomes)
+    all_ = [
+        *zip(found.row.tolist(), range(len(found.row)), strict=True),
+        *((row, -1) for row in lacking.tolist()),
+    ]
+    if asked.candidates:
+        # No block is proposed but these: most are out by a look at the ends of their intervals.
+        may = (np.minimum(found.high, found.recent_high) < MIDDLE) | np.isin(found.row, out)
+        all_ = [(row, at) for row, at in all_ if at >= 0 and may[at]]
+    all_ = [(row, at) for row, at in all_ if memory.knows(row)]
+    all_.sort(key=lambda one: (-found.corrected[one[1]] if one[1] >= 0 else 0.0, memory.block_hex(one[0])))
+    if not asked.candidates:
+        all_ = all_[asked.skip : asked.skip + asked.limit]
+    seen = [
+        (row, _seen(memory, found, at, label) if at >= 0 else _unseen(memory, row, label)) for row, at in all_
+    ]
+    if asked.candidates:
+        seen = [(row, one) for row, one in seen if one.proposal][asked.skip : asked.skip + asked.limit]
+    return seen
 
 
 def _of_block(memory: Memory, mine: Cells, row: int, base: Base, known: Mapping[int, float]) -> list[Seen]:
