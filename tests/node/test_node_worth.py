@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loremesh.node.errors import UnknownThing, UsageError
+from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.node import Node
 from tests.node.guests import Guest, take
 from tests.node.homes import CONFIG, Homes, fact, faultless
@@ -132,6 +133,38 @@ async def test_candidates_come_and_go_with_hysteresis(homes: Homes) -> None:
         assert await node.worth(candidates=True) == []
         await used(node, bad, 0, 6)
         assert [one.proposal for one in await node.worth(candidates=True)] == ["deprecate"]
+
+
+async def test_a_decision_is_no_use_of_the_memory(homes: Homes) -> None:
+    """It leaves the active clock where it was, with a restart and without."""
+    hours = []
+    for name, restart in (("alice", False), ("bob", True)):
+        async with homes.create(name) as node:
+            (block,) = await learned(node, 1)
+            homes.pass_minutes(20)
+            await node.deprecate(block, why="wrong")
+            assert (await node.status()).hour == 0.0
+            homes.pass_minutes(5)
+            if not restart:
+                await node.recall("Rule")
+                hours.append((await node.status()).hour)
+        if restart:
+            async with homes.open(name) as node:
+                await node.recall("Rule")
+                hours.append((await node.status()).hour)
+    assert hours == [pytest.approx(25 / 60)] * 2
+
+
+async def test_a_decision_goes_into_a_file_and_comes_out_of_it(homes: Homes, tmp_path: Path) -> None:
+    async with homes.create("alice") as node:
+        bad, other = await learned(node, 2)
+        await node.deprecate(bad, why="wrong since v2")
+        await export_to(node, tmp_path / "all.jsonl")
+    async with homes.create("bob") as node:
+        await import_from(node, tmp_path / "all.jsonl")
+        assert [hit.block for hit in (await node.recall("Rule")).hits] == [other]
+        assert (await node.explain(bad)).status == "deprecated"
+        await faultless(node)
 
 
 async def test_a_known_base_rate_is_read_from_the_settings(homes: Homes) -> None:
