@@ -59,18 +59,18 @@ class Analyzer:
         try:
             return [terms[word] for word in words]
         except KeyError:
-            return [self._learned(word) for word in words]
+            fresh = {word: self._words.analyze(word)[0] for word in set(words).difference(terms)}
+            found = [terms.get(word) or fresh[word] for word in words]
+            self._keep(fresh)
+            return found
 
-    def _learned(self, word: str) -> str:
-        """The term of one such word, kept for the next time."""
-        term = self._terms.get(word)
-        if term is None:
-            (term,) = self._words.analyze(word)
+    def _keep(self, fresh: dict[str, str]) -> None:
+        """Have these words and their terms in the table the next time."""
+        for word, term in fresh.items():
             if len(word) <= MAX_KNOWN_CHARACTERS:
                 if len(self._terms) >= MAX_KNOWN_WORDS:
                     self._terms.clear()
                 self._terms[word] = term
-        return term
 
 
 def _tantivy(without: Iterable[str]) -> tantivy.TextAnalyzer:

@@ -60,9 +60,8 @@ class LexicalIndex:
                 raise ValueError(f"row {row} is not in 0 … {MAX_ROW - 1}")
             if self._texts.has(row):
                 continue
-            normal = normalise(text)
-            self._texts.add(row, self._analyzer.words(normal))
-            if label := label_of(normal):
+            self._texts.add(row, self._analyzer.words(text))
+            if ":" in text and (label := label_of(normalise(text))):
                 words = self._analyzer.content_words(label)
                 if 0 < len(words) <= MAX_LABEL_WORDS:
                     self._labels.add(row, words)
