@@ -235,6 +235,13 @@ def test_a_place_that_is_no_home_is_named(tmp_path: Path) -> None:
         assert "init" in refused.error["hint"]
 
 
+def test_a_mistyped_command_line_names_the_help_to_read(program: Program) -> None:
+    """The hint is a line that can be typed: of the command where there is one, else of the program."""
+    for words, remedy in ((("space", "join"), "loremesh space join --help"), (("lern",), "loremesh --help")):
+        refused = program.run("--json", *words)
+        assert (refused.code, refused.error["hint"]) == (2, f"see `{remedy}`")
+
+
 def test_a_truncated_database_is_reported(tmp_path: Path) -> None:
     """What is left of a cut database is named, and nothing is written over it."""
     program = made(tmp_path)

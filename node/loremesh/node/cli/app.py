@@ -24,7 +24,7 @@ from loremesh.node.cli.console import answer, complain, force_utf8, note, silenc
 from loremesh.node.cli.invocation import Invocation, Words, invocation_of, program_arguments, take_common
 from loremesh.node.cli.render import say
 from loremesh.node.errors import NodeError, UsageError
-from loremesh.node.failures import SEE_HELP, Exit, Explained, explain_error
+from loremesh.node.failures import Exit, Explained, explain_error
 
 ABOUT: Final = """Memory that a team of agents shares.
 
@@ -63,7 +63,7 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
 )
 GROUPS: Final[dict[str, tuple[str, dict[str, tuple[Callable[..., None], dict[str, Any]]]]]] = {
     "space": (
-        "Make, join and list spaces: pools of knowledge with their own members.",
+        "Make, join and list spaces: what members share.",
         {
             "create": (sharing_commands.space_create, {}),
             "join": (sharing_commands.space_join, {}),
@@ -163,5 +163,11 @@ def _explained(error: Exception) -> Explained:
     """The parser's own complaints are usage errors; everything else is the node's."""
     if isinstance(error, typer.TyperException):
         said = error.format_message().strip().rstrip(".")
-        return Explained(said[:1].lower() + said[1:], SEE_HELP, Exit.USAGE)
+        return Explained(said[:1].lower() + said[1:], f"see `{_asked(error)} --help`", Exit.USAGE)
     return explain_error(error)
+
+
+def _asked(error: typer.TyperException) -> str:
+    """The command that the parser was at, as it is typed."""
+    path = getattr(getattr(error, "ctx", None), "command_path", "")
+    return path if isinstance(path, str) and path else "loremesh COMMAND"

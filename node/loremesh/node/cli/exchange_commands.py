@@ -13,7 +13,7 @@ from loremesh.node.cli.arguments import invocation
 from loremesh.node.cli.console import answer, note, progress_shown
 from loremesh.node.cli.invocation import Invocation
 from loremesh.node.cli.plain import plain as shown
-from loremesh.node.cli.render import say
+from loremesh.node.cli.render import count, say
 from loremesh.node.cli.session import reach
 from loremesh.node.errors import UsageError
 
@@ -98,7 +98,7 @@ def import_(
     ] = False,
     archived: Annotated[bool, typer.Option("--archived", help="elfmem: take archived blocks too.")] = False,
 ) -> None:
-    """Take a file into the memory: an export, or another system's memory.
+    """Take in a file: an export, or another system's memory.
 
     The whole file is checked first; when anything is wrong with it, nothing is written. What is here already
     adds nothing, so a file may be imported twice. Evidence from files counts here and is never shared.
@@ -153,10 +153,15 @@ def _take(run: Invocation, steps: Importing) -> None:
 
 def _say_exported(out: Console, result: Exported, file: str) -> None:
     """How much is in the file, and what is not."""
-    say(out, f"{result.blocks} blocks and {result.events} events in {shown(file)}")
+    say(out, f"{count(result.blocks, 'block')} in {shown(file)}" + _with_events(result))
     if result.peers:
-        say(out, f"left out: {result.peers} blocks that only peers know")
+        say(out, f"left out: {count(result.peers, 'block')} that only peers know")
     say(out, f"sha256 {result.file}")
+
+
+def _with_events(result: Exported) -> str:
+    """Events are in what can be imported again; a document for reading has none."""
+    return f", with {count(result.events, 'event')}" if result.events else ""
 
 
 def _say_took(out: Console, result: Took) -> None:

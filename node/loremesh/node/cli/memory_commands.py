@@ -139,8 +139,8 @@ def confirm(ctx: typer.Context, block: BlockOption = None) -> None:
 def explain(ctx: typer.Context, block: BLOCK) -> None:
     """Show a block's numbers and where they come from.
 
-    alpha and beta are masses of evidence for and against, stability is in active hours. A source's alpha and
-    beta are its raw claim; what trust and caps let count of it stands beside.
+    alpha and beta are masses of evidence for and against; stability (S) is in active hours. A source's alpha
+    and beta are its raw claim; what trust and caps let count of it stands beside.
 
     \b
     loremesh explain 3ac1f29b
@@ -173,7 +173,7 @@ def events(
     ctx: typer.Context,
     block: Annotated[
         str | None,
-        typer.Argument(metavar="[BLOCK]", help="Only this block's; its id or 8 digits or more of it."),
+        typer.Argument(metavar="BLOCK", help="Only this block's; its id or 8 digits or more of it."),
     ] = None,
     limit: LimitOption = 200,
     after: Annotated[int, typer.Option(metavar="N", help="Only those behind log number N.")] = 0,

@@ -52,7 +52,7 @@ def recalled(out: Console, result: Recalled) -> None:
     for number, hit in enumerate(result.hits, start=1):
         _hit(out, number, hit)
     weights = "  ".join(f"{name} {weight:g}" for name, weight in result.weights.items())
-    say(out, f"frame {result.frame}: {weights}")
+    say(out, f"weights of frame {result.frame}: {weights}")
     if result.held_back:
         say(
             out,
@@ -74,7 +74,7 @@ def _hit(out: Console, number: int, hit: Hit) -> None:
 def outcome_taken(out: Console, result: OutcomeTaken) -> None:
     """How many blocks it moved."""
     if result.recorded:
-        say(out, f"recorded for {_count(len(result.blocks), 'block')}")
+        say(out, f"recorded for {count(len(result.blocks), 'block')}")
         if result.full:
             say(out, f"left out, since they hold no more: {', '.join(result.full)}")
     else:
@@ -112,11 +112,12 @@ def explained(out: Console, result: Explanation) -> None:
         f"retrievability {result.retrievability:.3f}  last event at hour {result.last_event_h:.2f} "
         f"of {result.hour:.2f}",
     )
-    shown = table("source", "trust", "alpha", "beta", "stability_h", "counted α", "counted β")
+    shown = table("source", "trust", "alpha", "beta", "S (h)", "counted α", "counted β")
+    shown.columns[0].no_wrap = True
     for source in result.sources:
         counted = (f"{source.counted_alpha:.4g}", f"{source.counted_beta:.4g}")
         claim = (f"{source.alpha:.4g}", f"{source.beta:.4g}", f"{source.stability_h:.4g}")
-        shown.add_row(_named(source.source, source.name), f"{source.trust:g}", *claim, *counted)
+        shown.add_row(_source(source.source, source.name), f"{source.trust:g}", *claim, *counted)
     out.print(shown)
     if result.contexts:
         contexts = table("context", "alpha", "beta")
@@ -176,16 +177,19 @@ def space(out: Console, result: SpaceSeen) -> None:
 
 
 def spaces(out: Console, results: Sequence[SpaceSeen]) -> None:
-    """One row per space."""
+    """One row per space, and its whole id and server below."""
     if not results:
         say(out, "this node is in no space: `loremesh space create NAME` or `loremesh space join TOKEN`")
         return
-    shown = table("name", "space", "members", "member trust", "role", "state", "server")
+    shown = table("name", "members", "member trust", "role", "state")
     for item in results:
         role = "administrator" if item.administrator else "member"
-        about = (item.space[:SHORT_ID], str(item.members), f"{item.member_trust:g}", role)
-        shown.add_row(one_line(item.name, 20), *about, plain(item.state), one_line(item.server, 30))
+        about = (str(item.members), f"{item.member_trust:g}", role, plain(item.state))
+        shown.add_row(one_line(item.name, 20), *about)
     out.print(shown)
+    for item in results:
+        server = f"  at {plain(item.server)}" if item.server else ""
+        say(out, f"{item.space}  {one_line(item.name, 30)}{server}")
 
 
 def events(out: Console, results: Sequence[EventSeen]) -> None:
@@ -305,6 +309,11 @@ def _named(source: str, name: str) -> str:
     return f"{plain(name)} ({short})" if name else plain(short)
 
 
+def _source(source: str, name: str) -> str:
+    """Name and id of a source below one another, so that the table fits and the id stays whole."""
+    return "\n".join(one_line(part, 2 * SHORT_ID) for part in (name, source) if part)
+
+
 def _in_space(name: str) -> str:
     return f", through {plain(name)}" if name else ""
 
@@ -313,7 +322,8 @@ def _counters(counters: dict[str, int]) -> str:
     return ", ".join(f"{plain(name)} {count}" for name, count in counters.items())
 
 
-def _count(number: int, thing: str) -> str:
+def count(number: int, thing: str) -> str:
+    """The number with its noun, in the plural where it is not one."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 

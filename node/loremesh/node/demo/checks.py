@@ -14,7 +14,7 @@ def checks(twins: Sequence[Twin], crash: Crash, influence: Influence, hostile: H
             "the hostile peer moved no mean further than the stated bound",
             influence.over == 0 and bool(influence.blocks),
             f"{len(influence.blocks)} means looked at, {influence.over} over it, "
-            f"{influence.nearest:.1%} of it at most",
+            f"the largest reached {influence.nearest:.1%} of it",
         ),
         Check(
             "forged, broken and over-bound frames were refused by every node",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def show(console: Console, result: DemoResult) -> None:
     """Print the table, the checks, and where the page is."""
+    from rich.padding import Padding
     from rich.table import Table
 
     table = Table(title="first answers that worked, on questions nobody had worked on", title_justify="left")
@@ -31,10 +32,12 @@ def show(console: Console, result: DemoResult) -> None:
         )
     console.print()
     console.print(table)
+    console.print("one of 3: one of the first three answers worked", soft_wrap=True)
+    console.print("a twin: the same memory made without one frame of the hostile peer", soft_wrap=True)
     console.print()
     for check in result.checks:
-        console.print(f"{'holds' if check.holds else 'FAILS':>5}  {check.name}")
-        console.print(f"       {check.found}")
+        console.print(f"{'holds' if check.holds else 'FAILS'}  {check.name}", soft_wrap=True)
+        console.print(Padding(check.found, (0, 0, 0, 7), expand=False))
     console.print()
     console.print(f"{result.seconds:.0f} s in all. The page with pictures: {result.page}", soft_wrap=True)
     if result.homes:

@@ -19,7 +19,8 @@ _MARKS: Final = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 def heading(hour: float, blocks: int, made_ms: int) -> bytes:
     """The document's beginning."""
     return (
-        f"# Memory\n\n{blocks} blocks at active hour {hour:.2f}, written {_time(made_ms)}. "
+        f"# Memory\n\n{blocks} block{'' if blocks == 1 else 's'} at active hour {hour:.2f}, "
+        f"written {_time(made_ms)}. "
         "Times are UTC, hours are hours of use.\n"
     ).encode()
 
