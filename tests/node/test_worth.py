@@ -74,6 +74,28 @@ def test_ninety_per_cent_intervals_hold_about_ninety_per_cent_of_the_time() -> N
     assert ((low <= rate) & (rate <= high)).mean() == pytest.approx(0.9, abs=0.02)
 
 
+def test_the_interval_of_the_residual_holds_the_truth_as_often() -> None:
+    """Pairs of blocks in contexts of their own, both estimated from little: in 90 % the true difference lies
+    inside, and as often below as above.
+    """
+    random = np.random.default_rng(2)
+    mine, theirs = random.uniform(0.1, 0.9, (2, 4_000))
+    good, rest = random.binomial(25, mine).tolist(), random.binomial(40, theirs).tolist()
+    pairs = enumerate(zip(good, rest, strict=True))
+    found = seen(
+        made(
+            *(
+                cell
+                for at, (one, other) in pairs
+                for cell in ((2 * at, at, one, 25.0 - one), (2 * at + 1, at, other, 40.0 - other))
+            )
+        )
+    )
+    low, high = found.corrected_low[::2], found.corrected_high[::2]
+    below, above = (mine - theirs < low).mean(), (mine - theirs > high).mean()
+    assert (below, above) == (pytest.approx(0.05, abs=0.015), pytest.approx(0.05, abs=0.015))
+
+
 def test_few_outcomes_leave_a_block_uncertain_however_they_went() -> None:
     found = seen(made((0, 0, 0.0, MIN_MASS - 1.0), (1, 0, 50.0, 0.0)))
     assert found.kind(0) is Kind.UNCERTAIN
