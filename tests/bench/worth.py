@@ -1,13 +1,16 @@
 """The five experiments of Memory Worth, N = 100 blocks, K = 5 an episode, 20 seeds unless said otherwise.
 
-Outcomes go through the node's own makers of events and its fold, without a disk; the first seed of the first
-three experiments goes through `Node.outcome` and `Node.worth` as well, and must give the same numbers to the
-last bit. Base: uniform choice, success with the mean utility, a tenth of the outcomes flipped, 10,000
-episodes. Softmax: the same, blocks chosen by exp(worth/τ). Difficulty: 70 generalists of utility U(0,1) on
-easy and hard tasks, 30 specialists of 0.85 on hard ones only, success with base + 0.085 · mean utility, bases
-0.78 and 0.28, half of the tasks hard. Pair: an anchor of 0.90 and a hitchhiker of 0.05 that recall brings up
-together, with random others; 200 episodes, 400 runs, the share of diversity is `[memory] diversity`. Stale: a
-block in each of 3,000 episodes, good with 0.97 up to the 300th, with 0.08 from then on.
+Outcomes go through the node's own makers of events and its fold, without a disk; one seed of base, softmax
+(1,000 episodes), difficulty and stale goes through `Node.outcome` and `Node.worth` as well, and must give the
+same numbers to the last bit. Base: uniform choice, success with the mean utility, a tenth of the outcomes
+flipped, 10,000 episodes. Softmax: the same, blocks chosen by exp(worth/τ). Difficulty: 70 generalists of
+utility U(0,1) on easy and hard tasks, 30 specialists of 0.85 on hard ones only, success with base + 0.085 ·
+mean utility, bases 0.78 and 0.28, half of the tasks hard; once with the bases told, once estimated from the
+other blocks' outcomes. Pair: an anchor of 0.90 and a hitchhiker of 0.05 that travel together, with random
+others; 200 episodes, 400 runs. They are apart by chance (one of them alone in that share of the episodes), or
+because recall parts them, with that share as `[memory] diversity`. Stale: a block in each of 3,000 episodes,
+good with 0.97 up to the 300th, with 0.08 from then on. ± is the 95 % interval of the mean, s the standard
+deviation over seeds.
 """
 
 from __future__ import annotations
@@ -38,10 +41,13 @@ from tests.bench.worlds import (
     Whole,
     rank_correlation,
     some,
+    travelling,
 )
 
 SEEDS: Final = 20
 EPISODES: Final = 10_000
+FOLLOWED: Final = 1_000
+"""Episodes of softmax in a node, which is asked for every block's worth before each."""
 TEMPERATURES: Final = (1.0, 0.2)
 
 GENERALISTS: Final = 70
@@ -72,15 +78,15 @@ easy = 0.78
 hard = 0.28
 """
 
-Experiment = Callable[[Mind, int], Awaitable[list[Floats]]]
-"""One seed in one mind; values by block, the true utilities first."""
+Experiment = Callable[[Mind, int, int], Awaitable[list[Floats]]]
+"""One seed in one mind, so many episodes; values by block, the true utilities first."""
 
 
-async def base(mind: Mind, seed: int) -> list[Floats]:
+async def base(mind: Mind, seed: int, episodes: int) -> list[Floats]:
     """Uniform choice."""
     random = np.random.default_rng(seed)
     utility = random.random(BLOCKS)
-    for blocks in some(random, EPISODES, BLOCKS).tolist():
+    for blocks in some(random, episodes, BLOCKS).tolist():
         good = (random.random() < utility[blocks].mean()) ^ (random.random() < FLIPPED)
         await mind.outcome(blocks, float(good))
     return [utility, await mind.worth()]
@@ -89,10 +95,10 @@ async def base(mind: Mind, seed: int) -> list[Floats]:
 def softmax(temperature: float) -> Experiment:
     """Choice by what worth says so far: by adding Gumbel noise, which draws without replacement."""
 
-    async def experiment(mind: Mind, seed: int) -> list[Floats]:
+    async def experiment(mind: Mind, seed: int, episodes: int) -> list[Floats]:
         random = np.random.default_rng(seed)
         utility = random.random(BLOCKS)
-        for _ in range(EPISODES):
+        for _ in range(episodes):
             wish = await mind.worth() / temperature + random.gumbel(size=BLOCKS)
             blocks = np.argpartition(-wish, K)[:K].tolist()
             good = (random.random() < utility[blocks].mean()) ^ (random.random() < FLIPPED)
@@ -102,13 +108,13 @@ def softmax(temperature: float) -> Experiment:
     return experiment
 
 
-async def difficulty(mind: Mind, seed: int) -> list[Floats]:
+async def difficulty(mind: Mind, seed: int, episodes: int) -> list[Floats]:
     """Generalists everywhere, specialists where it is hard."""
     random = np.random.default_rng(seed)
     utility = np.concatenate([random.random(GENERALISTS), np.full(BLOCKS - GENERALISTS, SPECIALIST)])
-    hard = random.random(EPISODES) < 0.5
-    anybody, generalists = some(random, EPISODES, BLOCKS), some(random, EPISODES, GENERALISTS)
-    for at in range(EPISODES):
+    hard = random.random(episodes) < 0.5
+    anybody, generalists = some(random, episodes, BLOCKS), some(random, episodes, GENERALISTS)
+    for at in range(episodes):
         blocks = (anybody if hard[at] else generalists)[at].tolist()
         context = "hard" if hard[at] else "easy"
         good = random.random() < BASES[context] + GAIN * utility[blocks].mean()
@@ -128,12 +134,15 @@ async def whole(texts: list[str], diversity: float = 0.0) -> AsyncIterator[Whole
             yield Whole(node, [one.block for one in learned])
 
 
-async def run(experiment: Experiment, known: dict[str, float] = BASES) -> tuple[list[list[Floats]], bool]:
-    """Every seed in the fold, the first in a node too; whether the two agreed to the last bit."""
-    found = [await experiment(Folded(BLOCKS, known), seed) for seed in range(SEEDS)]
+async def run(experiment: Experiment, in_node: int = EPISODES) -> tuple[list[list[Floats]], bool]:
+    """Every seed in the fold, and the first `in_node` episodes of the first one in a node: whether the two
+    agree to the last bit.
+    """
+    found = [await experiment(Folded(BLOCKS, BASES), seed, EPISODES) for seed in range(SEEDS)]
+    folded = await experiment(Folded(BLOCKS, BASES), 0, in_node)
     async with whole([f"block number {number}" for number in range(BLOCKS)]) as mind:
-        again = await experiment(mind, 0)
-    return found, all((one == other).all() for one, other in zip(found[0], again, strict=True))
+        again = await experiment(mind, 0, in_node)
+    return found, all((one == other).all() for one, other in zip(folded, again, strict=True))
 
 
 def correlations(found: list[list[Floats]], of: int = 1) -> Floats:
@@ -166,6 +175,21 @@ async def pair_in_fold(share: float) -> tuple[float, float]:
         worth = await mind.worth()
         right += 1.0 if worth[0] > worth[1] else 0.5 if worth[0] == worth[1] else 0.0
     return right / PAIR_RUNS, apart / PAIR_RUNS / PAIR_EPISODES
+
+
+async def pair_by_chance(independence: float) -> float:
+    """Share of runs that have the anchor above where one of the two is alone in that share of the episodes."""
+    right = 0.0
+    for seed in range(PAIR_RUNS):
+        random = np.random.default_rng([seed, 7])
+        utility = np.concatenate([[ANCHOR, HITCHHIKER], random.random(BLOCKS - 2)])
+        mind = Folded()
+        blocks, signals = travelling(random, utility, PAIR_EPISODES, independence)
+        for rows, signal in zip(blocks.tolist(), signals.tolist(), strict=True):
+            await mind.outcome(rows, signal)
+        worth = await mind.worth()
+        right += 1.0 if worth[0] > worth[1] else 0.5 if worth[0] == worth[1] else 0.0
+    return right / PAIR_RUNS
 
 
 async def pair_in_node(share: float) -> tuple[float, float]:
@@ -228,7 +252,7 @@ async def measure(scratch: Path) -> Report:
     figures = [told("base: rank correlation of worth", correlations(plain), 0.88)]
     agreed = [same]
     for temperature in TEMPERATURES:
-        found, same = await run(softmax(temperature))
+        found, same = await run(softmax(temperature), FOLLOWED)
         figures.append(told(f"softmax, τ = {temperature:g}", correlations(found), 0.88))
         agreed.append(same)
     found, same = await run(difficulty)
@@ -236,11 +260,19 @@ async def measure(scratch: Path) -> Report:
     worth = told("difficulty: worth alone", correlations(found))
     figures.append(Figure(worth.what, worth.value, "negative", bool(correlations(found).mean() < 0.0)))
     figures.append(told("difficulty: corrected, base rates known", correlations(found, 2), 0.20))
-    estimated = [await difficulty(Folded(BLOCKS), seed) for seed in range(SEEDS)]
+    estimated = [await difficulty(Folded(BLOCKS), seed, EPISODES) for seed in range(SEEDS)]
     figures.append(told("difficulty: corrected, base rates estimated", correlations(estimated, 2)))
     for share in SHARES:
         right, apart = await pair_in_fold(share)
         target = ("at least 0.80", right >= 0.80) if share == 0.2 else ("", None)
+        chance = await pair_by_chance(share)
+        figures.append(
+            Figure(
+                f"pair, {share:.0%} apart by chance: anchor above hitchhiker in",
+                f"{chance:.3f} of runs",
+                *(("at least 0.80", chance >= 0.80) if share == 0.2 else ("", None)),
+            )
+        )
         what = f"pair, diversity {share:g}: anchor above hitchhiker in"
         figures.append(Figure(what, f"{right:.3f} of runs ({apart:.3f} apart)", *target))
     apart, meant = await pair_in_node(0.2)
