@@ -7,10 +7,10 @@ flipped, 10,000 episodes. Softmax: the same, blocks chosen by exp(worth/τ). Dif
 utility U(0,1) on easy and hard tasks, 30 specialists of 0.85 on hard ones only, success with base + 0.085 ·
 mean utility, bases 0.78 and 0.28, half of the tasks hard; once with the bases told, once estimated from the
 other blocks' outcomes. Pair: an anchor of 0.90 and a hitchhiker of 0.05 that travel together, with random
-others; 200 episodes, 400 runs. They are apart by chance (one of them alone in that share of the episodes), or
-because recall parts them, with that share as `[memory] diversity`. Stale: a block in each of 3,000 episodes,
-good with 0.97 up to the 300th, with 0.08 from then on. ± is the 95 % interval of the mean, s the standard
-deviation over seeds.
+others; 200 episodes, 2,000 runs. They are apart only because recall parts them, in the share of the
+episodes that `[memory] diversity` says. (The most that 200 episodes can tell at 0.2 is about 0.81: twenty
+episodes with either one alone.) Stale: a block in each of 3,000 episodes, good with 0.97 up to the 300th,
+with 0.08 from then on. ± is the 95 % interval of the mean, s the standard deviation over seeds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from tests.bench.worlds import (
     Whole,
     rank_correlation,
     some,
-    travelling,
 )
 
 SEEDS: Final = 20
@@ -57,9 +56,9 @@ GAIN: Final = 0.085
 
 ANCHOR: Final = 0.90
 HITCHHIKER: Final = 0.05
-PAIR_RUNS: Final = 400
+PAIR_RUNS: Final = 2_000
 PAIR_EPISODES: Final = 200
-SHARES: Final = (0.05, 0.1, 0.2, 0.3, 0.5)
+SHARES: Final = (0.1, 0.2, 0.3)
 WHOLE_PAIR_RUNS: Final = 3
 
 STALE_EPISODES: Final = 3_000
@@ -164,7 +163,7 @@ async def pair_in_fold(share: float) -> tuple[float, float]:
     """Share of runs that have the anchor above the hitchhiker, and of episodes with only one of them."""
     right, apart = 0.0, 0
     for seed in range(PAIR_RUNS):
-        random = np.random.default_rng([seed, 7])
+        random = np.random.default_rng(seed)
         utility = np.concatenate([[ANCHOR, HITCHHIKER], random.random(BLOCKS - 2)])
         mind = Folded()
         for others in (some(random, PAIR_EPISODES, BLOCKS - 2, K) + 2).tolist():
@@ -177,21 +176,6 @@ async def pair_in_fold(share: float) -> tuple[float, float]:
     return right / PAIR_RUNS, apart / PAIR_RUNS / PAIR_EPISODES
 
 
-async def pair_by_chance(independence: float) -> float:
-    """Share of runs that have the anchor above where one of the two is alone in that share of the episodes."""
-    right = 0.0
-    for seed in range(PAIR_RUNS):
-        random = np.random.default_rng([seed, 7])
-        utility = np.concatenate([[ANCHOR, HITCHHIKER], random.random(BLOCKS - 2)])
-        mind = Folded()
-        blocks, signals = travelling(random, utility, PAIR_EPISODES, independence)
-        for rows, signal in zip(blocks.tolist(), signals.tolist(), strict=True):
-            await mind.outcome(rows, signal)
-        worth = await mind.worth()
-        right += 1.0 if worth[0] > worth[1] else 0.5 if worth[0] == worth[1] else 0.0
-    return right / PAIR_RUNS
-
-
 async def pair_in_node(share: float) -> tuple[float, float]:
     """The same through `Node.recall`: share of episodes with only one of the two, and of recalls that
     handed out what was asked for.
@@ -199,7 +183,7 @@ async def pair_in_node(share: float) -> tuple[float, float]:
     texts = ["deploy anchor", "deploy hitchhiker", *(f"other{number}" for number in range(2, BLOCKS))]
     apart = meant = 0
     for seed in range(WHOLE_PAIR_RUNS):
-        random = np.random.default_rng([seed, 11])
+        random = np.random.default_rng(seed)
         utility = np.concatenate([[ANCHOR, HITCHHIKER], random.random(BLOCKS - 2)])
         async with whole(texts, share) as mind:
             number = {block: at for at, block in enumerate(mind.ids)}
@@ -219,7 +203,7 @@ async def stale(seed: int) -> tuple[float, float, float, float, float]:
     """Recent worth before the change and at the end, plain worth at the end, outcomes from the change until
     the trend shows and until deprecating is proposed.
     """
-    random = np.random.default_rng([seed, 3])
+    random = np.random.default_rng(seed)
     mind = Folded(1)
     before = falling = proposed = np.nan
     for at in range(STALE_EPISODES):
@@ -238,7 +222,7 @@ async def stale(seed: int) -> tuple[float, float, float, float, float]:
 
 async def stale_in_node() -> tuple[bool, bool]:
     """Through `Node`: whether the recent worth is the fold's, and whether deprecating is proposed."""
-    random = np.random.default_rng([0, 3])
+    random = np.random.default_rng(0)
     async with whole(["restart the old indexer"]) as mind:
         for at in range(STALE_EPISODES):
             await mind.outcome([0], float(random.random() < (BEFORE if at < STALE_AT else AFTER)))
@@ -264,17 +248,16 @@ async def measure(scratch: Path) -> Report:
     figures.append(told("difficulty: corrected, base rates estimated", correlations(estimated, 2)))
     for share in SHARES:
         right, apart = await pair_in_fold(share)
+        half = 1.96 * float(np.sqrt(right * (1.0 - right) / PAIR_RUNS))
         target = ("at least 0.80", right >= 0.80) if share == 0.2 else ("", None)
-        chance = await pair_by_chance(share)
+        what = f"pair, diversity {share:g}: anchor above hitchhiker in"
         figures.append(
             Figure(
-                f"pair, {share:.0%} apart by chance: anchor above hitchhiker in",
-                f"{chance:.3f} of runs",
-                *(("at least 0.80", chance >= 0.80) if share == 0.2 else ("", None)),
+                what,
+                f"{right:.3f} ± {half:.3f} of runs ({apart:.3f} apart)",
+                *target,
             )
         )
-        what = f"pair, diversity {share:g}: anchor above hitchhiker in"
-        figures.append(Figure(what, f"{right:.3f} of runs ({apart:.3f} apart)", *target))
     apart, meant = await pair_in_node(0.2)
     figures.append(
         Figure("pair through Node.recall, diversity 0.2: apart in", f"{apart:.3f} ({meant:.3f} as asked)")
