@@ -117,6 +117,8 @@ def test_a_byte_search_of_every_file_finds_nothing(
     member.up()
     member.ask(verbs.FORGET, p.OneBlock(block_id(TEXTS[2]).hex()))
     assert (member.stop(), host.stop()) == (0, 0)
+    left = Path("/proc", (member.home / "bus" / "nats-server.pid").read_text(), "cmdline")
+    assert not left.exists() or left.read_bytes() == b"", "the killed member's server outlived it"
     assert search(tmp_path, needles) == [], "after they were stopped"
     stores = list((host.home / "bus" / "jetstream").rglob("*.blk"))
     assert sum(store.stat().st_size for store in stores) > 1000, "the bus kept nothing to search"

@@ -9,7 +9,6 @@ import msgspec
 
 from loremesh.crypto.identity import nats_user_from_seed
 from loremesh.node.ground import Ground
-from loremesh.node.home import HomePaths
 from loremesh.node.records import BUS_KEY, BusRecord, GrantRecord, SpaceRecord, encode_record
 from loremesh.sync.embedded import EmbeddedServer, Grant, Role, free_port
 from loremesh.sync.nats_link import check_url
@@ -84,15 +83,16 @@ class Hosting:
         self._up = True
         if embedded or hosts:
             await self.ensure_running()
+        if self._server is None and self._record.port:
+            # A run that was killed may have left one, and this run does not need it any more.
+            await EmbeddedServer(self._ground.store.paths.bus, self._record.port).end_former()
 
     async def ensure_running(self) -> None:
         """Start the embedded server, where this home uses it and is up, and it does not run yet."""
         if self._record.url or self._server is not None or not self._up:
             return
         await self.choose()
-        server = EmbeddedServer(
-            HomePaths(self._ground.store.paths.root).bus, self._record.port, self._grants()
-        )
+        server = EmbeddedServer(self._ground.store.paths.bus, self._record.port, self._grants())
         await server.start()
         self._server = server
 

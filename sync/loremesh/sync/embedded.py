@@ -155,6 +155,11 @@ class EmbeddedServer:
         self.state = ServerState.STOPPED
         await self._end()
 
+    async def end_former(self) -> None:
+        """End a server that an earlier run, killed outright, left behind; without starting another."""
+        if self.state is ServerState.STOPPED:
+            await self._end_former()
+
     async def add_user(self, grant: Grant) -> None:
         """Let a user in, or change what it may do; in force when this returns. Raises ServerFailed."""
         if self._grants.get(grant.public) != grant:
