@@ -19,7 +19,7 @@ import numpy as np
 from loremesh.node.home import HomePaths
 from loremesh.node.node import Node
 from tests.bench.figures import Figure, Report, at_most, resident_mb
-from tests.bench.homes import DIMENSION, PASSPHRASE, QUESTIONS, Given, large_home, parts_with
+from tests.bench.homes import BLOCKS, DIMENSION, PASSPHRASE, QUESTIONS, Given, large_home, parts_with
 
 REPEATS: Final = 3
 TARGET_S: Final = 5.0
@@ -75,13 +75,12 @@ async def measure(scratch: Path) -> Report:
     for _ in range(REPEATS):
         HomePaths(home).checkpoint.unlink()
         slow.append(await in_fresh_process(home))
-    blocks = fast[0].blocks
 
     def middle(of: list[Opening], field: str) -> float:
         return float(median(getattr(one, field) for one in of))
 
     return Report(
-        f"Opening a home of {blocks:,} × {DIMENSION}",
+        f"Opening a home of {BLOCKS:,} × {DIMENSION}",
         " ".join((__doc__ or "").split()),
         [
             at_most("with a checkpoint", middle(fast, "open_s"), TARGET_S, "s"),

@@ -18,7 +18,16 @@ from loremesh.node.node import Node
 from loremesh.sync.fixed import ONE
 from tests.bench.bare import Columns, K, PlainIndex, top
 from tests.bench.figures import Figure, Report, at_most, percentile
-from tests.bench.homes import DIMENSION, PASSPHRASE, QUESTIONS, Given, large_home, parts_with, unit_vectors
+from tests.bench.homes import (
+    BLOCKS,
+    DIMENSION,
+    PASSPHRASE,
+    QUESTIONS,
+    Given,
+    large_home,
+    parts_with,
+    unit_vectors,
+)
 
 ROUNDS: Final = 120
 WARM_UP: Final = 6
@@ -73,7 +82,7 @@ async def measure(scratch: Path) -> Report:
                 shared += len({ids[row].hex() for row in best} & {hit.block for hit in found.hits})
     ratio = median(mine) / median(theirs)
     return Report(
-        f"Recall at {len(ids):,} × {DIMENSION}",
+        f"Recall at {BLOCKS:,} × {DIMENSION}",
         " ".join((__doc__ or "").split()),
         [
             at_most("ours against bare, p50", ratio, TARGET, "×"),

@@ -47,12 +47,11 @@ def command(name: str) -> str:
     return f'make bench ARGS="{name}"'
 
 
-def merged(before: str, preface: str, sections: list[str]) -> str:
-    """The page with these sections in place of those of the same title, others left as they are."""
+def merged(before: str, preface: str, section: str) -> str:
+    """The page with this section in place of the one of the same title, others left as they are."""
     kept = {part.partition("\n")[0]: part for part in before.split("\n" + HEADING)[1:]}
-    for section in sections:
-        part = section.removeprefix(HEADING)
-        kept[part.partition("\n")[0]] = part
+    part = section.removeprefix(HEADING)
+    kept[part.partition("\n")[0]] = part
     return preface + "".join("\n" + HEADING + part.rstrip("\n") + "\n" for part in kept.values())
 
 
@@ -65,17 +64,16 @@ async def main(arguments: list[str]) -> int:
         return 2
     about = machine()
     print("\n".join(about))
-    sections, missed = [], False
+    missed = False
     with tempfile.TemporaryDirectory(prefix="loremesh-bench-") as scratch:
         for name in names:
             report = await BENCHES[name](Path(scratch))
             print(f"\n{table(report)}", flush=True)
-            sections.append(markdown(report, command(name)))
             missed = missed or any(figure.met is False for figure in report.figures)
-    if "--write" in arguments:
-        before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
-        preface = PREFACE.format(machine="\n".join(f"- {line}" for line in about))
-        RESULTS.write_text(merged(before, preface, sections), encoding="utf-8")
+            if "--write" in arguments:
+                before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+                preface = PREFACE.format(machine="\n".join(f"- {line}" for line in about))
+                RESULTS.write_text(merged(before, preface, markdown(report, command(name))), encoding="utf-8")
     return 1 if missed else 0
 
 
