@@ -147,6 +147,8 @@ def _whole(answer: http.client.HTTPResponse) -> bytes:
     raw = answer.read(MAX_ANSWER_BYTES + 1)
     if len(raw) > MAX_ANSWER_BYTES:
         raise Unavailable("the node's answer is too large", "ask for fewer items at a time")
+    if answer.length:  # a bounded read of an answer that was cut off returns what there is
+        raise http.client.IncompleteRead(raw, answer.length)
     return raw
 
 

@@ -194,3 +194,21 @@ def test_a_door_that_nobody_keeps_was_asked_nothing(tmp_path: Path) -> None:
     door = Door(tmp_path, DoorFile(FORMAT, "127.0.0.1", port, "t", 1, "p"))
     with pytest.raises(DoorClosed, match="does not answer"):
         door.call(verbs.STATUS, Nothing())
+
+
+def test_an_answer_that_is_cut_off_means_that_the_node_went_away(tmp_path: Path) -> None:
+    """A node killed while it answers has not answered in another form: it is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        file = DoorFile(FORMAT, "127.0.0.1", server.getsockname()[1], "token", 1, "peer")
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"block":')
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(NodeGone, match="went away"):
+            Door(tmp_path, file).call(verbs.STATUS, Nothing())
+        thread.join()
