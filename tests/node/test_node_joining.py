@@ -10,13 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from loremesh.node import sharing
 from loremesh.node.errors import Conflict, NodeError, Unavailable, UnknownThing, UsageError
 from loremesh.node.node import Node
 from loremesh.sync import embedded
 from loremesh.sync.embedded import PortTaken, ServerError, ServerMissing
 from loremesh.sync.errors import InvalidInput
+from loremesh.sync.feed import Want
 from loremesh.sync.outcomes import Limit, Reason
 from loremesh.sync.token import decode_token
+from loremesh.sync.wire import Chain
 from tests.node.homes import HUB_URL, Homes, Team, effective, eventually, fact, faultless, positions, stated
 from tests.sync.nats_server import until
 
@@ -309,6 +312,25 @@ async def host(tmp_path: Path) -> AsyncIterator[Node]:
     homes = Homes(tmp_path, real=True)
     async with homes.create("host") as node:
         yield node
+
+
+async def test_settling_does_not_wait_for_what_a_member_only_claims(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is ours is on the bus: another's word that there is more must not keep that from being said."""
+    await team.alike()
+    alice = team["alice"]
+    engine = alice.sharing._engine
+    assert engine is not None
+    (session,) = engine._sessions.values()
+    bob = team["bob"].ground.memory.sync
+    want = Want(bob.own, bob.incarnation, Chain.DATA, 1, 2**62)
+    session._fetcher.add(want, bob.own, 60.0)
+    monkeypatch.setattr(sharing, "SETTLE_S", 2.0)
+    assert [space.state for space in await alice.spaces()] == ["syncing"]
+    await alice.learn(fact(1), share=["team"])
+    await alice.settle()
+    await eventually(sees(team["bob"], fact(1)), "bob has it")
 
 
 async def test_a_taken_port_is_named_and_the_home_works_on(host: Node) -> None:

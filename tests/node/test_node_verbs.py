@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -430,6 +433,21 @@ async def test_the_status_counts_what_is_there(node: Node) -> None:
         (bob.id, "control", 1),
         (bob.id, "data", 2),
     }
+
+
+async def test_the_status_is_told_though_a_file_of_the_home_goes_away(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bus and the checkpoint replace their files at any moment."""
+    walk = os.walk
+
+    def with_one_gone(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for directory, directories, files in walk(top):
+            yield directory, directories, [*files, "gone"]
+
+    before = (await node.status()).size_bytes
+    monkeypatch.setattr(os, "walk", with_one_gone)
+    assert (await node.status()).size_bytes >= before > 0
 
 
 async def test_a_block_that_holds_no_more_does_not_keep_its_episode_from_learning(node: Node) -> None:

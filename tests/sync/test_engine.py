@@ -8,15 +8,17 @@ import nats
 import pytest
 from msgspec import structs
 
-from loremesh.sync import session
-from loremesh.sync.busport import BusUnconfigured, FrameSubject
+from loremesh.sync import outbox, session
+from loremesh.sync.busport import BusUnconfigured, FrameSubject, Stored
 from loremesh.sync.engine import FeedStatus, SpacePhase
+from loremesh.sync.feed import FeedKey, Want
 from loremesh.sync.limits import Budgets
 from loremesh.sync.memory_bus import Faults, MemoryBus, MemoryHub
 from loremesh.sync.messages import open_message, seal_message
 from loremesh.sync.nats_bus import NatsBus, NatsOptions
 from loremesh.sync.outcomes import Outcome, Reason, Rejected
 from loremesh.sync.repair import HeadBody, Known, ReplyBody, RequestBody
+from loremesh.sync.status import MAX_FRAMES_SHOWN, UNSEEN
 from loremesh.sync.subjects import stream_name
 from loremesh.sync.wire import Chain, Kind
 from tests.sync.engines import QUICK, Member, alike
@@ -275,6 +277,58 @@ async def test_anothers_bytes_on_our_subject_do_not_stop_us(team: Team) -> None:
     assert masses(ben.node.state, TEXT) == {ann.peer.public: (2.0, 0.0)}
     frames = [s for where, s in team.hub.streams[team.space.id].frames if where == subject_of(ann)]
     assert len(frames) == 3
+
+
+async def test_a_subject_full_of_anothers_bytes_is_not_read_to_its_end(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look for our own last frame is bounded, and what is published afterwards still arrives."""
+    ann, ben = await team.joined("ann", "ben")
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await converged(ann, ben)
+    stream = team.hub.streams[team.space.id]
+    for _ in range(40):
+        last = stream.last(subject_of(ann))
+        assert last is not None
+        await ben.bus.publish(subject_of(ann), b"not a frame" * 100, last.seq)
+    monkeypatch.setattr(outbox, "SCAN_BYTES", 2_000)
+    monkeypatch.setattr(outbox, "SCAN_MOST_BYTES", 6_000)
+    looks: list[int] = []
+    read = ann.bus.read
+
+    async def counted(subject: FrameSubject, seq: int, budget_bytes: int) -> list[Stored]:
+        if subject == subject_of(ann):
+            looks.append(seq)
+        return await read(subject, seq, budget_bytes)
+
+    monkeypatch.setattr(ann.bus, "read", counted)
+    await ann.learn(TEXT, 2.0, 0.0, 2)
+    await until(lambda: masses(ben.node.state, TEXT) == {ann.peer.public: (2.0, 0.0)}, "it arrived")
+    assert looks, "the subject was looked through"
+    assert max(looks) < 20, "not to the end of it"
+
+
+async def test_a_claim_that_nobody_can_show_holds_nothing_up(team: Team) -> None:
+    """What a member says to exist and never shows is told, and the space is current all the same."""
+    ann, ben = await team.joined("ann", "ben")
+    await converged(ann, ben)
+    key = FeedKey(ben.peer.public, ben.peer.incarnation, Chain.DATA)
+    fetcher = ann.engine._sessions[team.space.id]._fetcher
+
+    def claim() -> None:
+        fetcher.add(Want(key.origin, key.incarnation, key.chain, 1, 2**62), ben.peer.public, 0.0)
+
+    claim()
+    assert ann.status.phase.value == "syncing"
+    await until(lambda: not ann.status.behind, "ben was asked and had nothing")
+    claim()
+    (behind,) = ann.status.behind
+    assert (behind.waiting_for, behind.frames) == (UNSEEN, MAX_FRAMES_SHOWN)
+    assert ann.status.phase is SpacePhase.CURRENT
+    await ben.learn(TEXT, 1.0, 0.0, 1)
+    await until(
+        lambda: masses(ann.node.state, TEXT) == {ben.peer.public: (1.0, 0.0)}, "a true frame is taken"
+    )
 
 
 async def test_deferred_frames_are_fetched_when_the_budget_allows(team: Team) -> None:

@@ -90,6 +90,8 @@ class Fetcher:
         self._silent_until: dict[bytes, float] = {}
         self._vectors: set[bytes] = set()
         self._searched_s: dict[FeedKey, float] = {}
+        self._doubted: set[FeedKey] = set()
+        """Chains of which somebody claimed more and had nothing to show."""
         self._wake = asyncio.Event()
 
     def add(self, want: Want, holder: bytes, delay_s: float) -> None:
@@ -101,7 +103,8 @@ class Fetcher:
         if gap is None:
             if len(self._gaps) >= MAX_GAPS or self._told[holder] >= MAX_GAPS_TOLD:
                 return
-            gap = Gap(key, want.first, {}, self._now() + delay_s, holder, single)
+            failures = MAX_SILENCES if key in self._doubted else 0
+            gap = Gap(key, want.first, {}, self._now() + delay_s, holder, single, failures)
             self._gaps[place] = gap
             self._told[holder] += 1
         if holder in gap.holders or len(gap.holders) < MAX_HOLDERS:
@@ -231,11 +234,14 @@ class Fetcher:
             if self._held(gap.key) > before[id(gap)]:
                 gap.failures = 0
                 gap.waiting_for = "repair"
+                self._doubted.discard(gap.key)
             elif gap.due_s <= self._now():
                 # It was asked and had nothing that helps: its word is worth nothing for this gap.
                 if len(gap.holders) == 1:
                     await self._search(gap)
                 gap.holders.pop(peer, None)
+                if len(self._doubted) < MAX_GAPS:
+                    self._doubted.add(gap.key)
 
     async def _search(self, gap: Gap) -> None:
         """Look through all of the chain's subject, which is dear: once in a while for each chain."""
