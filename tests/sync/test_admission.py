@@ -1,6 +1,7 @@
 """Genesis, invitations, admissions and tokens: golden bytes, and everything that must not admit."""
 
 import base64
+from collections.abc import Callable
 from hashlib import sha256
 
 import msgspec
@@ -190,7 +191,9 @@ def test_a_token_does_not_show_its_secrets() -> None:
         (lambda text: text + "A" * 10_000, "too long"),
     ],
 )
-def test_a_spoilt_token_is_refused_with_what_is_wrong_and_without_repeating_it(spoil, says) -> None:  # type: ignore[no-untyped-def]
+def test_a_spoilt_token_is_refused_with_what_is_wrong_and_without_repeating_it(
+    spoil: Callable[[str], str], says: str
+) -> None:
     text = spoil(token())
     with pytest.raises(InvalidInput, match=says) as caught:
         decode_token(text)
