@@ -11,32 +11,19 @@ from typing import Final
 
 import structlog
 
-from loremesh.crypto.atrest import HomeKeys
-from loremesh.crypto.identity import Identity
-from loremesh.crypto.keystores import KeySource, Passphrase, Secret, create_vault, open_vault
-from loremesh.node import evidence, fits, forgetting, judging, learning, replaying, using
+from loremesh.crypto.keystores import KeySource
+from loremesh.node import fits, forgetting, judging, learning, replaying, using
 from loremesh.node.administering import Administration
-from loremesh.node.compose import real_parts
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
 from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
 from loremesh.node.explaining import explain
 from loremesh.node.finding import Question
-from loremesh.node.ground import NO_ROW, Ground, stored_fingerprint
-from loremesh.node.home import check_name
-from loremesh.node.hosting import Hosting
+from loremesh.node.founding import key_source, make_home, open_home
+from loremesh.node.ground import Ground
 from loremesh.node.narrating import events_seen
-from loremesh.node.opening import open_memory
 from loremesh.node.parts import Parts, Progress
-from loremesh.node.records import (
-    BUS_KEY,
-    IDENTITY_KEY,
-    BusRecord,
-    IdentityRecord,
-    decode_record,
-    encode_record,
-)
 from loremesh.node.results import (
     Attributed,
     Consolidated,
@@ -56,18 +43,13 @@ from loremesh.node.results import (
     TrustChange,
     WorthSeen,
 )
-from loremesh.node.rulebook import get_rules
-from loremesh.node.settings import read_settings
 from loremesh.node.sharing import Sharing
-from loremesh.node.store.store import Store
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
 
 log = structlog.get_logger(__name__)
 
 MAX_NAME_CHARACTERS: Final = 64
-BEFORE_BIRTH: Final = ("config.toml", "lock", "log")
-"""What may be in a directory that becomes a home: settings, and what a program that makes it leaves there."""
 STEP_BLOCKS: Final = BATCH_BLOCKS * 4
 """Blocks that one round of background consolidation takes on."""
 
@@ -100,7 +82,7 @@ class Node:
         `source` or `passphrase` gives the master key that seals it; one of them is needed. Raises UsageError,
         StoreError, KeyUnavailable.
         """
-        chosen = _key_source(source, passphrase)
+        chosen = key_source(source, passphrase)
         if chosen is None:
             raise UsageError("a home needs a key to be sealed with", "give a passphrase or a key source")
         if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or name != name.strip():
@@ -124,7 +106,7 @@ class Node:
 
         Raises StoreError (InUse, NotAHome, Damaged …), KeyUnavailable, SettingsError.
         """
-        chosen = _key_source(source, passphrase)
+        chosen = key_source(source, passphrase)
         return _opened(Path(home), chosen, os.environ if environ is None else environ, parts)
 
     @property
@@ -377,94 +359,21 @@ def _items(values: Sequence[str], field: str) -> Sequence[str]:
     return values
 
 
-def _key_source(source: KeySource | None, passphrase: str | None) -> KeySource | None:
-    if source is not None and passphrase is not None:
-        raise UsageError("a passphrase and another key source were given", "give one of them")
-    return Passphrase(Secret(passphrase)) if passphrase is not None else source
-
-
 @asynccontextmanager
 async def _created(
     home: Path, name: str, source: KeySource, environ: Mapping[str, str], parts: Parts | None
 ) -> AsyncIterator[Node]:
-    await _make(home, name, source, environ, parts)
+    await make_home(home, name, source, environ, parts)
     async with _opened(home, source, environ, parts) as node:
         yield node
-
-
-async def _make(
-    home: Path, name: str, source: KeySource, environ: Mapping[str, str], parts: Parts | None
-) -> None:
-    """The home's directory, vault, database and first incarnation."""
-    check_name(home)
-    _make_directory(home)
-    settings = read_settings(home)
-    given = parts or real_parts(settings, environ)
-    keys = create_vault(home, source, environ=environ)
-    identity = Identity.from_seed(given.random_bytes(32))
-    store = await Store.create(home, keys)
-    try:
-        record = IdentityRecord(identity.export_seed(), name)
-        await store.append(records={IDENTITY_KEY: encode_record(record)})
-        opened = await open_memory(store, identity.public, get_rules(settings.memory.rules), None)
-        ground = Ground(store, opened.memory, identity, name, settings, given)
-        first = evidence.incarnation(ground.stamp(), given.random_bytes(16), "created")
-        await ground.record([(NO_ROW, first)])
-    finally:
-        await store.close()
-
-
-def _make_directory(home: Path) -> None:
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        strangers = [entry.name for entry in home.iterdir() if entry.name not in BEFORE_BIRTH]
-    except OSError as error:
-        raise NodeError(
-            f"{home} cannot be made a home: {error.strerror or error}", "name a directory that can be written"
-        ) from error
-    if strangers:
-        raise NodeError(
-            f"{home} is not empty: it has {', '.join(sorted(strangers)[:3])}",
-            "open it if it is a home already, or name another directory for a new one",
-        )
 
 
 @asynccontextmanager
 async def _opened(
     home: Path, source: KeySource | None, environ: Mapping[str, str], parts: Parts | None
 ) -> AsyncIterator[Node]:
-    check_name(home)
-    settings = read_settings(home)
-    keys = await asyncio.to_thread(_unlock, home, source, environ)
-    store = await Store.open(home, keys)
-    try:
-        sealed = await store.record(IDENTITY_KEY)
-        if sealed is None:
-            raise NodeError(
-                f"{home} was never finished: it has no identity",
-                "remove the directory and create the home again",
-            )
-        who = decode_record(sealed, IdentityRecord)
-        identity = Identity.from_seed(who.seed)
-        rules = await fits.rules_of(store, settings.memory.rules)
-        opened = await open_memory(store, identity.public, rules, await stored_fingerprint(store))
-        given = parts or real_parts(settings, environ)
-        ground = Ground(store, opened.memory, identity, who.name, settings, given, opened.checkpointed)
-        await ground.bury(opened.dead)
-        for row in opened.unfinished:
-            await forgetting.finish(ground, row, opened.memory.sync.index.id(row))
-        bus = await store.record(BUS_KEY)
-        hosting = Hosting(ground, decode_record(bus, BusRecord) if bus else BusRecord())
-        node = Node(ground, Sharing(ground, opened.spaces, hosting))
-    except BaseException:
-        await store.close()
-        raise
+    node = Node(*await open_home(home, source, environ, parts))
     try:
         yield node
     finally:
         await node.close()
-
-
-def _unlock(home: Path, source: KeySource | None, environ: Mapping[str, str]) -> HomeKeys:
-    """Opening a vault may stretch a passphrase, which takes a third of a second: not on the event loop."""
-    return open_vault(home, source, environ=environ)

@@ -1,0 +1,117 @@
+"""What events out of files do: their evidence counts beside first-hand, and nothing published moves."""
+
+from __future__ import annotations
+
+from loremesh.node.columns import Status
+from loremesh.node.events import (
+    Connect,
+    Consolidate,
+    Counted,
+    Deprecate,
+    Imported,
+    ImportedTrust,
+    Learn,
+    Outcome,
+    RecallHit,
+    Rescore,
+    Restore,
+    Share,
+    Trust,
+    decode_home,
+    decode_own,
+)
+from loremesh.node.imported import Prior
+from loremesh.node.moves import FULL_STEP, add_tags, connect, count, learn, rate, start, step, touch
+from loremesh.node.ownstate import (
+    FoldError,
+    OwnState,
+)
+from loremesh.node.rules import MAX_STABILITY_H, MIN_STABILITY_H
+
+
+def take_in(state: OwnState, row: int, event: Imported) -> None:
+    """An event out of a file. Evidence counts beside first-hand; nothing published moves.
+
+    The block's own history here is that of the first log it came through. Where that is the file's, ratings
+    and outcomes move importance, S and D as they would have there; otherwise the file adds evidence, tags,
+    and links that there are not yet.
+    """
+    files, columns = state.imported, state.columns
+    if not 0 <= event.source < len(files.sources):
+        raise FoldError(f"source {event.source} was never named")
+    inner = decode_own(event.event)
+    columns.ensure(row + 1)
+    origin = files.sources[event.source].origin
+    if columns.stability_h[row] == 0.0 and not columns.held[row]:
+        files.owner.setdefault(row, origin)
+    whole = files.owner.get(row) == origin
+    files.known.setdefault(row, {})[event.source] = event.n
+    match inner:
+        case Learn():
+            learn(state, row, inner)
+        case Share():
+            add_tags(state, row, inner.tags)  # its spaces are for the home that wrote it
+        case Consolidate() | Rescore():
+            if whole:
+                rate(state, row, inner)
+        case Outcome():
+            _outcome(state, row, event.source, inner, whole)
+        case Deprecate() | Restore():
+            if whole:
+                state.decisions.apply(columns, row, inner)
+        case Connect():
+            if whole or inner.other not in state.links.get(row, {}):
+                connect(state, row, inner)
+        case Counted():
+            _counted(state, row, event.source, inner, whole)
+        case RecallHit():
+            pass  # its episode was answered there, or never will be
+        case Imported():
+            raise FoldError("an imported event holds another one")
+
+
+def _outcome(state: OwnState, row: int, source: int, event: Outcome, whole: bool) -> None:
+    columns = state.columns
+    if event.version:
+        context = state.contexts.ensure(event.context)
+        alpha_fx, beta_fx = state.imported.add(row, source, context, event.alpha_fx, event.beta_fx)
+        columns.imported_a[row] += alpha_fx
+        columns.imported_b[row] += beta_fx
+    if whole:
+        start(columns, row, event.hour)
+        elapsed_h = max(event.hour - columns.t_last_h[row], 0.0)
+        fraction = min(event.weight_fx * event.retrieval_fx / FULL_STEP, 1.0)
+        step(state, row, event, fraction, elapsed_h)
+        count(state, row, event)
+
+
+def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool) -> None:
+    """Another system's counts replace what it stated before."""
+    columns, files = state.columns, state.imported
+    alpha_fx, beta_fx = files.replace(row, source, event.alpha_fx, event.beta_fx)
+    columns.imported_a[row] += alpha_fx
+    columns.imported_b[row] += beta_fx
+    priors = files.priors.setdefault(row, {})
+    if not whole:
+        priors[source] = Prior(0, 0, event.exact)
+        return
+    start(columns, row, event.hour)
+    before = priors.get(source, Prior(0, 0, exact=False))
+    columns.prior_a[row] += event.prior_a_fx - before.alpha_fx
+    columns.prior_b[row] += event.prior_b_fx - before.beta_fx
+    priors[source] = Prior(event.prior_a_fx, event.prior_b_fx, event.exact)
+    if event.stability_h > 0.0:
+        columns.stability_h[row] = min(max(event.stability_h, MIN_STABILITY_H), MAX_STABILITY_H)
+    if event.rating >= 0.0:
+        columns.importance[row] = event.rating
+        columns.rated[row] = 1
+        if columns.held[row]:
+            columns.status[row] = Status.ACTIVE
+    touch(state, row, event.hour)
+
+
+def take_in_trust(state: OwnState, event: ImportedTrust) -> Trust | None:
+    """A change of trust out of a file; the change itself where it holds here too."""
+    state.imported.trust_known[event.source] = event.n
+    change = decode_home(event.event)
+    return change if event.in_force and isinstance(change, Trust) else None
