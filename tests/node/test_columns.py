@@ -86,3 +86,13 @@ def test_differences_name_what_differs() -> None:
     found = differences(one.state, two.state)
     for part in ("difficulty", "self_a", "registers", "counter", "hour", "tags", "episodes"):
         assert any(part in line for line in found), part
+
+
+def test_an_export_from_before_withdrawn_is_refused() -> None:
+    """A checkpoint with the old column `deprecated` is not misread: the home folds its log instead."""
+    agent = Agent()
+    agent.learn(0)
+    old = export_state(agent.state)
+    old["columns.deprecated"] = old.pop("columns.withdrawn")
+    with pytest.raises(ValueError, match="column withdrawn"):
+        load_state(old, Contexts(), FSRS5)

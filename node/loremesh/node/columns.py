@@ -32,6 +32,17 @@ class Status(IntEnum):
     ACTIVE = 2
 
 
+class Withdrawn(IntEnum):
+    """Whether a block was taken out of recall here, and how. DEPRECATED: judged wrong or of no use.
+    ARCHIVED: put away. SUPERSEDED: another block took its place.
+    """
+
+    NO = 0
+    DEPRECATED = 1
+    ARCHIVED = 2
+    SUPERSEDED = 3
+
+
 class OwnViews(msgspec.Struct, frozen=True):
     """The columns as numpy sees them, each [n], read-only, not copied: good until the next growth.
 
@@ -55,7 +66,7 @@ class OwnViews(msgspec.Struct, frozen=True):
     t_last_h: NDArray[np.float64]
     importance: NDArray[np.float64]
     status: NDArray[np.uint8]
-    deprecated: NDArray[np.uint8]
+    withdrawn: NDArray[np.uint8]
     held: NDArray[np.uint8]
     rated: NDArray[np.uint8]
     positives: NDArray[np.uint32]
@@ -78,7 +89,6 @@ class OwnColumns:
     """
 
     __slots__ = (
-        "deprecated",
         "difficulty",
         "held",
         "importance",
@@ -99,6 +109,7 @@ class OwnColumns:
         "stability_h",
         "status",
         "t_last_h",
+        "withdrawn",
     )
 
     def __init__(self) -> None:
@@ -118,7 +129,7 @@ class OwnColumns:
         self.t_last_h = array("d")
         self.importance = array("d")
         self.status = array("B")
-        self.deprecated = array("B")
+        self.withdrawn = array("B")
         self.held = array("B")
         self.rated = array("B")
         self.positives = array("I")
@@ -149,7 +160,7 @@ class OwnColumns:
         self.t_last_h = grown(self.t_last_h, 0.0, capacity)
         self.importance = grown(self.importance, START_IMPORTANCE, capacity)
         self.status = grown(self.status, Status.NONE, capacity)
-        self.deprecated = grown(self.deprecated, 0, capacity)
+        self.withdrawn = grown(self.withdrawn, Withdrawn.NO, capacity)
         self.held = grown(self.held, 0, capacity)
         self.rated = grown(self.rated, 0, capacity)
         self.positives = grown(self.positives, 0, capacity)
@@ -165,7 +176,8 @@ class OwnColumns:
         self.difficulty[row] = self.published_difficulty[row] = START_DIFFICULTY
         self.importance[row] = START_IMPORTANCE
         self.status[row] = Status.NONE
-        self.deprecated[row] = self.held[row] = self.rated[row] = 0
+        self.withdrawn[row] = Withdrawn.NO
+        self.held[row] = self.rated[row] = 0
         self.positives[row] = self.negatives[row] = 0
 
     def views(self, length: int | None = None) -> OwnViews:
@@ -190,7 +202,7 @@ class OwnColumns:
             t_last_h=view(self.t_last_h, np.float64, length),
             importance=view(self.importance, np.float64, length),
             status=view(self.status, np.uint8, length),
-            deprecated=view(self.deprecated, np.uint8, length),
+            withdrawn=view(self.withdrawn, np.uint8, length),
             held=view(self.held, np.uint8, length),
             rated=view(self.rated, np.uint8, length),
             positives=view(self.positives, np.uint32, length),

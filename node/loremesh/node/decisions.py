@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from loremesh.node.columns import OwnColumns
+from loremesh.node.columns import OwnColumns, Withdrawn
 from loremesh.node.events import Deprecate, Restore
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
     """The last decision about a block. `alpha_fx` and `beta_fx`: its first-hand evidence at the time."""
 
-    deprecated: bool
+    withdrawn: Withdrawn
     why: str
     who: str
     hour: float
@@ -31,12 +31,12 @@ class Decisions:
         self._last = dict(last)
 
     def apply(self, columns: OwnColumns, row: int, event: Deprecate | Restore) -> None:
-        """Fold a decision: the column says whether the block is out of recall, this why."""
+        """Fold a decision: the column says whether and how the block is out of recall, this why."""
         columns.ensure(row + 1)
-        deprecated = isinstance(event, Deprecate)
-        columns.deprecated[row] = deprecated
+        withdrawn = Withdrawn.DEPRECATED if isinstance(event, Deprecate) else Withdrawn.NO
+        columns.withdrawn[row] = withdrawn
         self._last[row] = Decision(
-            deprecated,
+            withdrawn,
             event.why,
             event.who,
             event.hour,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from loremesh.crypto.peerid import peer_id
-from loremesh.node.columns import OwnViews, Status
+from loremesh.node.columns import OwnViews, Status, Withdrawn
 from loremesh.node.memory import Memory
 from loremesh.node.overlap import set_aside
 from loremesh.node.results import Explanation, Provenance, SourceClaim
@@ -52,8 +52,8 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
 
 
 def _status(own: OwnViews, row: int) -> str:
-    if own.deprecated[row]:
-        return "deprecated"
+    if own.withdrawn[row]:
+        return Withdrawn(own.withdrawn[row]).name.lower()
     return Status(own.status[row]).name.lower() if own.held[row] else "peers"
 
 

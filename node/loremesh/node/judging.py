@@ -11,6 +11,7 @@ import numpy as np
 
 from loremesh.node import evidence
 from loremesh.node.attribution import Attribution, Episodes, Range, Role, attribute
+from loremesh.node.columns import OwnColumns, Withdrawn
 from loremesh.node.errors import UsageError
 from loremesh.node.events import Outcome, decode_own
 from loremesh.node.ground import Ground
@@ -104,7 +105,7 @@ async def decide(ground: Ground, block: str, deprecate: bool, why: str, who: str
         await ground.refresh()
         row = ground.memory.row_named(block)
         own = ground.memory.own.columns
-        changed = bool(row < own.length and own.deprecated[row]) != deprecate
+        changed = (_withdrawn(own, row) is not Withdrawn.NO) != deprecate
         if changed:
             await ground.record([(row, evidence.decision(ground.stamp(), deprecate, why.strip(), who))])
         return DecisionTaken(ground.memory.block_hex(row), deprecate, changed)
@@ -169,7 +170,7 @@ def _known_rates(ground: Ground) -> dict[int, float]:
 
 def _listed(memory: Memory, found: Worths, label: str | None, asked: Asked) -> list[Seen]:
     """A page of blocks, most above expectation first; what only proposals are made of is told in full."""
-    out = np.flatnonzero(memory.own.columns.views().deprecated)
+    out = np.flatnonzero(memory.withdrawn())
     lacking = np.setdiff1d(out, found.row)
     # (row, place in `found`; -1 for one without outcomes)
     all_ = [
@@ -211,7 +212,7 @@ def _seen(memory: Memory, found: Worths, at: int, label: str | None) -> WorthSee
         own = memory.own.columns
         gained = own.self_a[row] - decision.alpha_fx, own.self_b[row] - decision.beta_fx
         since = Evidence(gained[0] / ONE, gained[1] / ONE)
-    deprecated = decision is not None and decision.deprecated
+    deprecated = decision is not None and decision.withdrawn is Withdrawn.DEPRECATED
     proposed = Proposal.NONE if label is not None else proposal(found, at, deprecated, since)
     return WorthSeen(
         block=memory.block_hex(row),
@@ -251,8 +252,12 @@ def _unseen(memory: Memory, row: int, label: str | None) -> WorthSeen:
         recent_high=high,
         corrected_low=low - 0.5,
         corrected_high=high - 0.5,
-        deprecated=bool(row < memory.own.columns.length and memory.own.columns.deprecated[row]),
+        deprecated=_withdrawn(memory.own.columns, row) is Withdrawn.DEPRECATED,
     )
+
+
+def _withdrawn(columns: OwnColumns, row: int) -> Withdrawn:
+    return Withdrawn(columns.withdrawn[row]) if row < columns.length else Withdrawn.NO
 
 
 class _Judged(msgspec.Struct):

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loremesh.node.columns import Withdrawn
 from loremesh.node.effective import Effective
 from loremesh.node.errors import UnknownThing, UsageError
 from loremesh.node.lexical import LexicalIndex
@@ -92,14 +93,21 @@ class Memory:
 
     def readable(self) -> NDArray[np.bool_]:
         """Which rows a recall may hand out: those with content that somebody who counts stands behind and
-        that nobody deprecated here.
+        that nobody withdrew here (deprecated, archived, superseded).
         """
         length = self.length
         found = self.effective.rows.visible[:length].copy()
         with_content = np.frombuffer(bytes(self.content[:length]), np.uint8)
         found[: len(with_content)] &= with_content > 0
         found[len(with_content) :] = False
-        found &= self.own.columns.views(max(length, self.own.columns.length)).deprecated[:length] == 0
+        found &= ~self.withdrawn()
+        return found
+
+    def withdrawn(self) -> NDArray[np.bool_]:
+        """Which rows were taken out of recall here, however."""
+        length = self.length
+        own = self.own.columns.views(max(length, self.own.columns.length))
+        found: NDArray[np.bool_] = own.withdrawn[:length] != Withdrawn.NO
         return found
 
     def waiting(self) -> Rows:
