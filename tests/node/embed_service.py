@@ -1,4 +1,4 @@
-"""A small HTTP server on loopback that answers as a test tells it to: the embedding service of the tests."""
+"""A small HTTP server on loopback that answers as a test tells it to: the services of the tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,12 +21,13 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What to say to one request; `silent` means to take the request and never answer."""
+    """What to say to one request; `silent`: take it and never answer; `drip`: a byte at a time."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = {}
     silent: bool = False
+    drip: bool = False
 
 
 Reply = Callable[[Request], Answer]
@@ -55,8 +56,12 @@ class Service:
                     continue
                 lines = [f"HTTP/1.1 {answer.status} Said", f"Content-Length: {len(answer.body)}"]
                 lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-                writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + answer.body)
-                await writer.drain()
+                writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+                for piece in [bytes([one]) for one in answer.body] if answer.drip else [answer.body]:
+                    writer.write(piece)
+                    await writer.drain()
+                    if answer.drip:
+                        await asyncio.sleep(0.01)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -85,6 +90,14 @@ def lengths(request: Request) -> Answer:
 def says(status: int, body: str = "", headers: dict[str, str] | None = None) -> Reply:
     """A reply with a status."""
     return lambda _: Answer(status, body.encode(), headers or {})
+
+
+def talks(content: str | None, *, finish: str = "stop", tokens: int | None = 60) -> Reply:
+    """A chat model that always says this."""
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": content},
+                         "finish_reason": finish}]}  # fmt: skip
+    usage = {} if tokens is None else {"usage": {"total_tokens": tokens}}
+    return lambda _: Answer(body=msgspec.json.encode(body | usage))
 
 
 def silence(_: Request) -> Answer:

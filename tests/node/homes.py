@@ -17,7 +17,7 @@ from loremesh.crypto.keystores import EnvironmentKey
 from loremesh.node.embed.hashing import HashingEmbedder
 from loremesh.node.node import Node, NodeContext
 from loremesh.node.parts import Parts
-from loremesh.node.ports import Embedder, Fingerprint
+from loremesh.node.ports import Embedder, Fingerprint, Ratings
 from loremesh.node.replaying import effective_by_id, rebuild, registers_by_id
 from loremesh.sync.busport import Bus
 from loremesh.sync.memory_bus import Faults, MemoryBus, MemoryHub
@@ -70,8 +70,11 @@ class LevelRater:
 
     name = "level"
 
-    async def rate(self, texts: Sequence[str]) -> list[float | None]:
-        return [0.75] * len(texts)
+    async def rate(self, texts: Sequence[str]) -> Ratings:
+        return Ratings([0.75] * len(texts))
+
+    async def close(self) -> None:
+        pass
 
 
 class Homes:

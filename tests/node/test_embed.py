@@ -15,16 +15,11 @@ from numpy.typing import NDArray
 from loremesh.node.embed import minilm
 from loremesh.node.embed.hashing import HashingEmbedder
 from loremesh.node.embed.minilm import MiniLM
-from loremesh.node.embed.openai import (
-    BATCH_TEXTS,
-    MAX_TEXT_CHARACTERS,
-    Endpoint,
-    OpenAIEmbedder,
-    Timeouts,
-)
+from loremesh.node.embed.openai import BATCH_TEXTS, MAX_TEXT_CHARACTERS, OpenAIEmbedder
 from loremesh.node.embed.registry import open_embedder
 from loremesh.node.errors import UsageError
 from loremesh.node.ports import Embedder, EmbedderError, Fingerprint
+from loremesh.node.providers.http import Endpoint, Timeouts
 from tests.node.embed_service import Reply, Service, lengths, says, service, silence, vectors
 
 KEY = "sk-test-0123456789-do-not-show"

@@ -12,6 +12,7 @@ import structlog
 
 from loremesh.node.journal import NodeJournal
 from loremesh.node.node import Node
+from loremesh.node.ports import Ratings
 from loremesh.node.records import BUS_KEY, BusRecord, decode_record
 from loremesh.node.store import records
 from loremesh.node.store.errors import DiskFull
@@ -166,8 +167,8 @@ async def test_a_space_too_many_is_refused_and_the_home_opens_again(
 async def test_texts_that_cannot_be_rated_hold_up_none_that_can_be_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def none(_: LevelRater, texts: Sequence[str]) -> list[float | None]:
-        return [None] * len(texts)
+    async def none(_: LevelRater, texts: Sequence[str]) -> Ratings:
+        return Ratings([None] * len(texts))
 
     monkeypatch.setattr(LevelRater, "rate", none)
     async with Homes(tmp_path).create("home") as node:

@@ -65,5 +65,5 @@ def test_the_largest_text_is_rated_without_delay(piece: str) -> None:
 
 async def test_the_rater_answers_in_order() -> None:
     texts = ["ok thanks!", "…", "Restart the indexer after a schema change"]
-    assert await SpecificityRater().rate(texts) == [specificity(text) for text in texts]
+    assert (await SpecificityRater().rate(texts)).values == [specificity(text) for text in texts]
     assert SpecificityRater().name == "specificity-1"

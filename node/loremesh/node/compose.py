@@ -9,23 +9,35 @@ from collections.abc import Mapping
 from loremesh.node.embed.registry import open_embedder
 from loremesh.node.parts import Parts
 from loremesh.node.ports import Embedder
-from loremesh.node.rate import SpecificityRater
+from loremesh.node.providers.budget import Budget
+from loremesh.node.providers.registry import open_rater
 from loremesh.node.settings import Settings
 from loremesh.sync.nats_bus import NatsBus
 
 
 def real_parts(settings: Settings, environ: Mapping[str, str]) -> Parts:
-    """Wall clock, the system's randomness, the embedder that the settings name, the built-in rater, NATS."""
+    """Wall clock, the system's randomness, the embedder and the rater that the settings name, NATS.
+
+    Raises UsageError for a rater's name that cannot be right, ServiceError for a key that cannot be sent.
+    """
+
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
 
     async def embedder(dimension: int | None) -> Embedder:
         named = settings.embedder
         return await open_embedder(named.name, environ, key_env=named.api_key_env, dimension=dimension)
 
+    asked, rated_by = settings.services, settings.rater
+    budget = Budget(asked.calls_per_hour, asked.tokens_per_day, now_ms)
     return Parts(
         open_embedder=embedder,
-        rater=SpecificityRater(),
-        now_ms=lambda: time.time_ns() // 1_000_000,
+        rater=open_rater(
+            rated_by.name, environ, budget, key_env=rated_by.api_key_env, timeout_s=asked.timeout_s
+        ),
+        now_ms=now_ms,
         monotonic_s=time.monotonic,
         random_bytes=os.urandom,
         open_bus=NatsBus,
+        budget=budget,
     )

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from loremesh.node import evidence
 from loremesh.node.ground import Ground
 from loremesh.node.opening import encode_fingerprint
 from loremesh.node.parts import Progress
+from loremesh.node.rating import RatingRun
 from loremesh.node.results import Consolidated
 from loremesh.sync.content import normalise
 
@@ -23,32 +23,35 @@ BATCH_BLOCKS: Final = 64
 
 
 async def consolidate(
-    ground: Ground, progress: Progress | None = None, limit: int | None = None
+    ground: Ground, progress: Progress | None = None, limit: int | None = None, *, patient: bool = False
 ) -> Consolidated:
-    """Embed and rate what waits for it, at most `limit` blocks. Raises EmbedderError; what was done stays."""
+    """Embed and rate what waits for it, at most `limit` blocks. Raises EmbedderError; what was done stays.
+
+    `patient`: leave out what the rater had no answer for until its turn has come again.
+    """
+    rating = RatingRun(ground, patient)
 
     async def find_waiting() -> list[int]:
         await ground.refresh()
-        rows, matrix = ground.memory.waiting(), ground.memory.matrix
+        rows, matrix = ground.memory.waiting(ground.parts.rater is not None), ground.memory.matrix
         if matrix is not None:
             # Those without a vector first: what the rater has no answer for must not hold them up for ever.
             rows = rows[np.argsort(matrix.held(ground.memory.length)[rows], kind="stable")]
         return [int(row) for row in rows]
 
-    rows = await ground.exclusive(find_waiting)
+    rows = rating.worthwhile(await ground.exclusive(find_waiting))
     todo = rows if limit is None else rows[:limit]
-    embedded = rated = unrated = 0
+    embedded = 0
     for start in range(0, len(todo), BATCH_BLOCKS):
         batch = todo[start : start + BATCH_BLOCKS]
         texts = await ground.store.texts(batch)
         here = [row for row in batch if row in texts]  # one may have been forgotten meanwhile
         embedded += await _embed(ground, here, texts)
-        given, none = await _rate(ground, here, texts)
-        rated, unrated = rated + given, unrated + none
+        await rating.rate(here, texts)
         if progress is not None:
             progress(min(start + BATCH_BLOCKS, len(todo)), len(todo))
     waiting = await ground.exclusive(find_waiting)
-    return Consolidated(embedded, rated, unrated, len(waiting))
+    return Consolidated(embedded, rating.rated, rating.unrated, len(waiting), rating.why)
 
 
 async def _embed(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> int:
@@ -70,26 +73,3 @@ async def _embed(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> 
         return len(kept)
 
     return await ground.exclusive(work)
-
-
-async def _rate(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> tuple[int, int]:
-    """How many were rated, and how many the rater gave no answer for: those stay unrated."""
-    columns = ground.memory.own.columns
-    lacking = [row for row in rows if row < columns.length and columns.held[row] and not columns.rated[row]]
-    if not lacking:
-        return 0, 0
-    rater = ground.parts.rater
-    ratings = await rater.rate([texts[row] for row in lacking])
-
-    async def work() -> int:
-        own, clock = ground.memory.own, ground.stamp()
-        events = [
-            (row, evidence.rating(own, clock, row, rating, ground.settings.memory.rating_weight, rater.name))
-            for row, rating in zip(lacking, ratings, strict=True)
-            if rating is not None and ground.memory.has_content(row) and not own.columns.rated[row]
-        ]
-        if events:
-            await ground.record(events)
-        return len(events)
-
-    return await ground.exclusive(work), sum(rating is None for rating in ratings)

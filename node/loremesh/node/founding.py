@@ -10,7 +10,7 @@ from typing import Final
 from loremesh.crypto.atrest import HomeKeys
 from loremesh.crypto.identity import Identity
 from loremesh.crypto.keystores import KeySource, Passphrase, Secret, create_vault, open_vault
-from loremesh.node import evidence, fits, forgetting
+from loremesh.node import evidence, fits, forgetting, rating
 from loremesh.node.compose import real_parts
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.ground import NO_ROW, Ground, stored_fingerprint
@@ -102,6 +102,7 @@ async def open_home(
         opened = await open_memory(store, identity.public, rules, await stored_fingerprint(store))
         given = parts or real_parts(settings, environ)
         ground = Ground(store, opened.memory, identity, who.name, settings, given, opened.checkpointed)
+        await rating.restore_spending(store, given.budget)
         await ground.bury(opened.dead)
         for row in opened.unfinished:
             await forgetting.finish(ground, row, opened.memory.sync.index.id(row))

@@ -25,6 +25,7 @@ from loremesh.node.memory import Memory
 from loremesh.node.opening import checkpoint_of, decode_fingerprint
 from loremesh.node.parts import Parts
 from loremesh.node.ports import Embedder, Fingerprint
+from loremesh.node.rating import Turns
 from loremesh.node.settings import Settings
 from loremesh.node.store.errors import StoreError
 from loremesh.node.store.store import Store
@@ -73,6 +74,7 @@ class Ground:
         self.touched: set[int] = set()
         """Rows whose registers or content may have to be stated in their spaces."""
         self.on_touch: Callable[[], None] = lambda: None
+        self.turns = Turns()
         self._dead: list[int] = []
         self._lock = asyncio.Lock()
         self._embedder: Embedder | None = None
@@ -224,6 +226,8 @@ class Ground:
         finally:
             if self._embedder is not None:
                 await self._embedder.close()
+            if self.parts.rater is not None:
+                await self.parts.rater.close()
             await self.store.close()
 
 

@@ -110,14 +110,17 @@ class Memory:
         found: NDArray[np.bool_] = own.withdrawn[:length] != Withdrawn.NO
         return found
 
-    def waiting(self) -> Rows:
-        """Rows that consolidation has work with: readable ones without a vector, and own ones not rated."""
+    def waiting(self, rating: bool = True) -> Rows:
+        """Rows that consolidation has work with: readable ones without a vector, and own ones not rated.
+
+        `rating` false: there is nobody to rate them.
+        """
         length = self.length
         readable = self.readable()
         embedded = np.zeros(length, np.bool_) if self.matrix is None else self.matrix.held(length)
         own = self.own.columns.views(max(length, self.own.columns.length))
         unrated = (own.held[:length] > 0) & (own.rated[:length] == 0)
-        return np.flatnonzero(readable & (~embedded | unrated))
+        return np.flatnonzero(readable & (~embedded | unrated if rating else ~embedded))
 
     def row_named(self, block: str) -> int:
         """The row of the block that a person names: 64 hex digits, or an unambiguous prefix of at least 8.

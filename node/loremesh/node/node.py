@@ -342,14 +342,18 @@ class Node:
         while True:
             await asyncio.sleep(min(pause_s * 2**failures, max(60.0, pause_s)))
             try:
-                await self.consolidate(limit=STEP_BLOCKS)
+                done = await consolidate(self._ground, limit=STEP_BLOCKS, patient=True)
+                await self._ground.checkpoint_if_due()
                 failures = 0
             except Exception as error:
                 failures = min(failures + 1, 8)
                 self._administration.trouble = str(error)
                 log.warning("consolidation_failed", error=str(error))
             else:
-                self._administration.trouble = ""
+                if done.why:
+                    self._administration.trouble = f"not rated: {done.why}"
+                elif done.rated or not done.waiting:
+                    self._administration.trouble = ""
 
 
 def _items(values: Sequence[str], field: str) -> Sequence[str]:

@@ -59,6 +59,18 @@ class Embedder(Protocol):
         ...
 
 
+class Ratings(Struct, frozen=True):
+    """A rating in [0, 1] per text, in order; None where the rater gave none, so that nothing moves.
+
+    `why`: what went wrong with those, '' where there is nothing to say. `stopped`: it went wrong for all
+    texts alike, and the rest were not looked at.
+    """
+
+    values: list[float | None]
+    why: str = ""
+    stopped: bool = False
+
+
 class Rater(Protocol):
     """Judges how much a text is worth remembering."""
 
@@ -67,8 +79,10 @@ class Rater(Protocol):
         """Stated in the event that a rating leaves behind."""
         ...
 
-    async def rate(self, texts: Sequence[str]) -> list[float | None]:
-        """A rating in [0, 1] per text, in order; None where the rater has no opinion, so that nothing
-        moves.
-        """
+    async def rate(self, texts: Sequence[str]) -> Ratings:
+        """A rating per text. Raises nothing for a service that fails: its answer says so."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of connections. Closing twice does nothing."""
         ...

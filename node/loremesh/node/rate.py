@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from loremesh.node.ports import Ratings
+
 BASE: Final = 0.35
 """A text without any cue: below the middle, as most of what an agent notes is never used again."""
 
@@ -76,9 +78,13 @@ class SpecificityRater:
         """Stated in the event that a rating leaves behind."""
         return "specificity-1"
 
-    async def rate(self, texts: Sequence[str]) -> list[float | None]:
+    async def rate(self, texts: Sequence[str]) -> Ratings:
         """A rating in [LOWEST, HIGHEST] per text; None for a text without letters or digits."""
-        return [specificity(text) for text in texts]
+        found = [specificity(text) for text in texts]
+        return Ratings(found, "a text without letters or digits has no rating" if None in found else "")
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 def specificity(text: str) -> float | None:

@@ -63,12 +63,13 @@ class OutcomeTaken(msgspec.Struct, frozen=True):
 
 
 class Consolidated(msgspec.Struct, frozen=True):
-    """How many blocks were embedded, rated, and left unrated because the rater gave no answer."""
+    """How many blocks were embedded, rated, and left unrated because the rater gave no answer: `why` not."""
 
     embedded: int
     rated: int
     unrated: int
     waiting: int
+    why: str = ""
 
 
 class SourceClaim(msgspec.Struct, frozen=True):

@@ -49,6 +49,21 @@ class EmbedderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: Annotated[str, msgspec.Meta(max_length=100)] = "OPENAI_API_KEY"
 
 
+class RaterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`name` as `loremesh.node.providers.registry` reads it: specificity, none, openai:MODEL@URL."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=300)] = "specificity"
+    api_key_env: Annotated[str, msgspec.Meta(max_length=100)] = "OPENAI_API_KEY"
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What language models may be asked in all, and how long one may take (seconds for a read)."""
+
+    calls_per_hour: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 2_000
+    tokens_per_day: Annotated[int, msgspec.Meta(ge=0, le=10_000_000_000)] = 2_000_000
+    timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=600.0)] = 30.0
+
+
 class SharingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The node's side of the bus. Intervals in seconds."""
 
@@ -63,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     memory: MemorySettings = MemorySettings()
     embedder: EmbedderSettings = EmbedderSettings()
+    rater: RaterSettings = RaterSettings()
+    services: ServiceSettings = ServiceSettings()
     sharing: SharingSettings = SharingSettings()
 
 

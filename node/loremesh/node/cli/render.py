@@ -88,6 +88,8 @@ def consolidated(out: Console, result: Consolidated) -> None:
         f"{result.embedded} embedded, {result.rated} rated, {result.unrated} left unrated, "
         f"{result.waiting} still waiting",
     )
+    if result.why:
+        say(out, f"not rated: {plain(result.why)}")
 
 
 def explained(out: Console, result: Explanation) -> None:

@@ -39,7 +39,8 @@ async def open_embedder(
                 raise UsageError(
                     "embedder openai lacks a model or a URL", "write it as openai:MODEL@https://host/v1"
                 )
-            from loremesh.node.embed.openai import Endpoint, OpenAIEmbedder  # so does its HTTP client
+            from loremesh.node.embed.openai import OpenAIEmbedder  # so does its HTTP client
+            from loremesh.node.providers.http import Endpoint
 
             service = OpenAIEmbedder(Endpoint(url, model, key_env), environ, dimension=dimension)
             if dimension is None:

@@ -1,0 +1,1 @@
+"""Services over HTTP that a home may be told to ask: see this folder's README."""
