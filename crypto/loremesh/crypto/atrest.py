@@ -13,6 +13,7 @@ import hmac
 import os
 import re
 from functools import lru_cache
+from struct import pack
 from typing import NoReturn
 
 from loremesh.crypto.derivation import KEY_BYTES, derive, require_key
@@ -120,12 +121,9 @@ def open_block(key: bytes, part: str, row: int, sealed: bytes, *numbers: int) ->
 
 def _numbered(part: str, *numbers: int) -> bytes:
     """Associated data: `loremesh/1/` ‖ part ‖ 0 ‖ each number (u64)."""
-    named = _part_prefix(part)
-    for number in numbers:
-        if not 0 <= number <= NUMBER_MAX:
-            raise ValueError(f"numbers of rows are within 0 … 2⁶³−1, not {numbers}")
-        named += number.to_bytes(8, "big")
-    return named
+    if not 0 <= min(numbers) <= max(numbers) <= NUMBER_MAX:
+        raise ValueError(f"numbers of rows are within 0 … 2⁶³−1, not {numbers}")
+    return _part_prefix(part) + pack(f">{len(numbers)}Q", *numbers)
 
 
 @lru_cache(maxsize=64)

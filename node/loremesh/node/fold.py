@@ -6,6 +6,8 @@ fold has no choices: the same events give the same state, bit for bit.
 
 from __future__ import annotations
 
+from typing import Final, get_args
+
 from loremesh.node.events import (
     INCARNATION_BYTES,
     Connect,
@@ -41,6 +43,7 @@ from loremesh.sync.trust import PeerTrust
 
 FromFile = Imported | ImportedTrust | ImportSource | Import
 NoUse = Consolidate | Rescore | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
+_NO_USE: Final = frozenset(get_args(NoUse))  # asked for every event of a log: a set is ten times as fast
 
 
 def apply(state: OwnState, row: int, event: OwnEvent) -> None:
@@ -118,7 +121,7 @@ def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
     comes between two uses and leaves the clock where it is: with a restart and without, the same time counts
     as active.
     """
-    use = not isinstance(event, NoUse)
+    use = type(event) not in _NO_USE
     if isinstance(event, Forgot) and event.used_ms >= 0:
         state.wall_ms = event.used_ms  # the last use may have been an event that went with its block
     elif use or (event.hour > state.hour and not isinstance(event, Imported | ImportedTrust)):

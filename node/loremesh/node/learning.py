@@ -73,6 +73,7 @@ async def _learn(
     texts: dict[int, str] = {}
     changed: set[int] = set()
     next_row = memory.length
+    event = evidence.learn(clock, ground.settings.memory.w_init, tags)  # the same for every new one
     for one in lessons:
         row = fresh.get(one.id, memory.sync.index.row(one.id))
         held = row is not None and (one.id in fresh or (row < own.columns.length and own.columns.held[row]))
@@ -87,7 +88,7 @@ async def _learn(
         fresh[one.id] = row
         # A peer may have brought it first, in a form of its own: here it reads as it was learned here.
         blocks.append(NewBlock(row, one.id, one.text, replaces=memory.has_content(row)))
-        events.append((row, evidence.learn(clock, ground.settings.memory.w_init, tags)))
+        events.append((row, event))
         if spaces and (shared := evidence.share(own, clock, row, spaces)):
             events.append((row, shared))
         texts[row] = one.text

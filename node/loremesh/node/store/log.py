@@ -254,42 +254,58 @@ def follows(connection: sqlite3.Connection, ledger: Ledger, position: Position) 
 
 def open_row(ledger: Ledger, raw: RawRow) -> LogRow:
     """A stored row, opened. Raises Damaged naming its number and what is wrong with it."""
-    where = f"log row {raw.n}"
+    n, kind_no, ref, number, slot, state_no, sealed_header, body, digest, _, _ = raw
+    form = _FORMS.get((kind_no, state_no))
+    shape = (ref is None, number is None, slot is None, sealed_header is None, body is None)
+    if form is None or form.missing != shape:
+        raise Damaged(f"log row {n}", _misfit(kind_no, state_no))
+    kind, state = form.kind, form.state
     try:
-        kind, state = Kind(raw.kind), State(raw.state)
-    except ValueError:
-        raise Damaged(where, f"kind {raw.kind} or state {raw.state} is none that this schema has") from None
-    shape = (raw.ref is None, raw.number is None, raw.slot is None, raw.header is None, raw.body is None)
-    if shape != _SHAPES.get((kind, state)):
-        raise Damaged(where, f"its columns do not fit what it is ({kind.name}, {state.name})")
-    try:
-        if state is State.WHOLE and digest_of(raw.header, raw.body) != raw.digest:
-            raise Damaged(where, "what it holds is not what its digest says: it was altered")
+        if state is State.WHOLE and digest_of(sealed_header, body) != digest:
+            raise Damaged(f"log row {n}", "what it holds is not what its digest says: it was altered")
         header = b""
         feed = None
         if kind is Kind.FRAME:
-            feed = ledger.feed_by_no.get(raw.ref or 0)
+            feed = ledger.feed_by_no.get(ref or 0)
             if feed is None:
-                raise Damaged(where, f"it belongs to feed {raw.ref}, which is missing or damaged")
+                raise Damaged(f"log row {n}", f"it belongs to feed {ref}, which is missing or damaged")
             header = ledger.keys.open_home(
-                HEADER_LABEL, raw.header or b"", place(raw.n, raw.ref or 0, raw.number or 0)
+                HEADER_LABEL, sealed_header or b"", place(n, ref or 0, number or 0)
             )
         payload = _opened_body(ledger, raw, kind, state)
     except (SealBroken, *MISTYPED) as error:
-        raise Damaged(where, f"it was altered, or belongs to another place: {error}") from error
-    row = raw.ref if kind is Kind.OWN and raw.ref is not None else -1
-    return LogRow(raw.n, kind, state, row, feed, raw.number or 0, header, payload)
+        raise Damaged(f"log row {n}", f"it was altered, or belongs to another place: {error}") from error
+    row = ref if kind is Kind.OWN and ref is not None else -1
+    return LogRow(n, kind, state, row, feed, number or 0, header, payload)
 
 
-_SHAPES = {
-    (Kind.OWN, State.WHOLE): (False, True, True, True, False),
-    (Kind.OWN, State.FORGOTTEN): (False, True, True, True, False),
-    (Kind.HOME, State.WHOLE): (True, True, True, True, False),
-    (Kind.FRAME, State.WHOLE): (False, False, False, False, False),
-    (Kind.FRAME, State.CUT): (False, False, False, False, False),
-    (Kind.FRAME, State.PRUNED): (False, False, True, False, False),
+class _Form(NamedTuple):
+    """What a row is, and which of ref, number, slot, header and body are NULL in such a one."""
+
+    kind: Kind
+    state: State
+    missing: tuple[bool, bool, bool, bool, bool]
+
+
+_FORMS = {
+    (int(form.kind), int(form.state)): form
+    for form in (
+        _Form(Kind.OWN, State.WHOLE, (False, True, True, True, False)),
+        _Form(Kind.OWN, State.FORGOTTEN, (False, True, True, True, False)),
+        _Form(Kind.HOME, State.WHOLE, (True, True, True, True, False)),
+        _Form(Kind.FRAME, State.WHOLE, (False, False, False, False, False)),
+        _Form(Kind.FRAME, State.CUT, (False, False, False, False, False)),
+        _Form(Kind.FRAME, State.PRUNED, (False, False, True, False, False)),
+    )
 }
-"""Which of ref, number, slot, header and body are NULL in each kind and state that there is."""
+"""Every form that there is, by the numbers stored: of a million rows each is looked up once."""
+
+
+def _misfit(kind: int, state: int) -> str:
+    try:
+        return f"its columns do not fit what it is ({Kind(kind).name}, {State(state).name})"
+    except ValueError:
+        return f"kind {kind} or state {state} is none that this schema has"
 
 
 def _opened_body(ledger: Ledger, raw: RawRow, kind: Kind, state: State) -> bytes | None:

@@ -44,6 +44,7 @@ CREATE TABLE record (kid BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 
 _CHAINED = struct.Struct(">QBQQ")
 _LENGTH = struct.Struct(">I")
+_NO_HEADER = _LENGTH.pack(0)
 _ID = struct.Struct(">32s")
 
 
@@ -72,7 +73,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 def digest_of(header: bytes | None, body: bytes | None) -> bytes:
     """SHA-256(length of header (u32) ‖ sealed header ‖ sealed body): what a log row keeps for good."""
-    header = header or b""
+    if not header:
+        return sha256(_NO_HEADER + (body or b"")).digest()
     return sha256(b"".join((_LENGTH.pack(len(header)), header, body or b""))).digest()
 
 
