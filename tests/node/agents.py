@@ -28,6 +28,7 @@ Verb = Literal[
     "recall",
     "finish",
     "connect",
+    "link",
     "decide",
     "trust",
     "restart",
@@ -165,6 +166,10 @@ class Agent:
             case "connect":
                 if deed.row != deed.other:
                     self.tell(deed.row, evidence.connect(self.clock, deed.row, deed.other, deed.signal))
+            case "link":
+                others = [row for row in range(6) if row != deed.row and row % 2 == deed.other % 2]
+                links = [(row, deed.signal if row > deed.other else 0.0) for row in others]
+                self.tell(deed.row, evidence.linked(self.clock, deed.row, links, looked=deed.minutes > 0))
             case "decide":
                 self.tell(deed.row, evidence.decision(self.clock, deed.signal > 0.5, "because", "me"))
             case "trust":

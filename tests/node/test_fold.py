@@ -343,8 +343,9 @@ def test_forgetting_leaves_nothing_of_the_block(work: list[Deed]) -> None:
     state = agent.state
     assert moving_parts(state, 0) == (0.0, 0.0, 0.0, 5.0, 0.0, 0.5)
     assert 0 not in registers_of(state).row.tolist()
-    assert 0 not in state.tags.keys() | state.shared.keys() | state.links.keys()
-    assert all(0 not in links for links in state.links.values())
+    assert 0 not in state.tags.keys() | state.shared.keys() | set(state.links.rows())
+    assert 0 not in state.links.edges().other
+    assert not state.links.looked(1)[0]
     assert all(0 not in episode.rows and episode.rows for episode in state.episodes.values())
     assert state.firsthand.version == version
 

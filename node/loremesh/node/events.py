@@ -120,6 +120,20 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
     weight_fx: int
 
 
+class Linked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=17):
+    """Links that similarity proposes from the block to rows `others`, with `weights_fx`, one for each.
+
+    Weight 0 takes a proposed link back, where an end has room for stronger ones only. `looked`: the block's
+    neighbours have been looked for, whether it has any or not, and are not looked for again.
+    """
+
+    hour: float
+    wall_ms: int
+    others: tuple[int, ...]
+    weights_fx: tuple[int, ...]
+    looked: bool = True
+
+
 class Deprecate(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12):
     """The block leaves recall until it is restored; its log, its evidence and what it shares stay."""
 
@@ -275,6 +289,7 @@ OwnEvent = (
     | Outcome
     | RecallHit
     | Connect
+    | Linked
     | Deprecate
     | Restore
     | Counted

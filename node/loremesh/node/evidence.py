@@ -25,6 +25,7 @@ from loremesh.node.events import (
     FrameName,
     Incarnation,
     Learn,
+    Linked,
     Outcome,
     RecallHit,
     Rescore,
@@ -41,6 +42,8 @@ from loremesh.sync.fixed import MAX_FX, MAX_MASS, ONE, from_fx, to_fx, unit_to_f
 MIN_W_INIT: Final = 0.1
 """DESIGN §3: a prior lighter than this would let one outcome decide."""
 
+MAX_LINKS: Final = 32
+"""Links that one event proposes: as many as similarity gives a block in all (`linking.DEGREE`)."""
 MAX_TAGS: Final = 32
 MAX_TAG_CHARACTERS: Final = 64
 MAX_WHY_CHARACTERS: Final = 1_000
@@ -263,6 +266,19 @@ def connect(clock: ActiveClock, row: int, other: int, weight: float) -> Connect:
     if row == other:
         raise InvalidInput("other", "is the block itself: name another one")
     return Connect(clock.hour, clock.wall_ms, other, unit_to_fx(weight, "weight"))
+
+
+def linked(
+    clock: ActiveClock, row: int, links: Sequence[tuple[int, float]], *, looked: bool = True
+) -> Linked:
+    """Links that similarity proposes from `row`: (other row, weight in [0, 1]), 0 takes one back."""
+    others = tuple(other for other, _ in links)
+    if len(others) > MAX_LINKS:
+        raise InvalidInput("links", f"are {len(others)}; at most {MAX_LINKS} are proposed for a block")
+    if row in others or len(set(others)) != len(others):
+        raise InvalidInput("others", "must be other blocks, each once")
+    weights_fx = tuple(unit_to_fx(weight, "weight") for _, weight in links)
+    return Linked(clock.hour, clock.wall_ms, others, weights_fx, looked)
 
 
 def decision(clock: ActiveClock, deprecate: bool, why: str, who: str) -> Deprecate | Restore:

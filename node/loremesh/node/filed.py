@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from loremesh.node.columns import Status
 from loremesh.node.events import (
     Connect,
@@ -11,6 +13,7 @@ from loremesh.node.events import (
     Imported,
     ImportedTrust,
     Learn,
+    Linked,
     Outcome,
     RecallHit,
     Rescore,
@@ -21,7 +24,7 @@ from loremesh.node.events import (
     decode_own,
 )
 from loremesh.node.imported import Prior
-from loremesh.node.moves import FULL_STEP, add_tags, connect, count, learn, rate, start, step, touch
+from loremesh.node.moves import FULL_STEP, add_tags, connect, count, learn, link, rate, start, step, touch
 from loremesh.node.ownstate import (
     FoldError,
     OwnState,
@@ -59,9 +62,8 @@ def take_in(state: OwnState, row: int, event: Imported) -> None:
         case Deprecate() | Restore():
             if whole:
                 state.decisions.apply(columns, row, inner)
-        case Connect():
-            if whole or inner.other not in state.links.get(row, {}):
-                connect(state, row, inner)
+        case Connect() | Linked():
+            _link(state, row, inner, whole)
         case Counted():
             _counted(state, row, event.source, inner, whole)
         case RecallHit():
@@ -83,6 +85,21 @@ def _outcome(state: OwnState, row: int, source: int, event: Outcome, whole: bool
         fraction = min(event.weight_fx * event.retrieval_fx / FULL_STEP, 1.0)
         step(state, row, event, fraction, elapsed_h)
         count(state, row, event)
+
+
+def _link(state: OwnState, row: int, event: Connect | Linked, whole: bool) -> None:
+    """Links made there. The block's neighbours are still looked for, among what this home holds."""
+    if isinstance(event, Connect):
+        if whole or not state.links.known(row, event.other):
+            connect(state, row, event)
+        return
+    kept = [
+        (other, weight_fx)
+        for other, weight_fx in zip(event.others, event.weights_fx, strict=True)
+        if whole or not state.links.known(row, other)
+    ]
+    others, weights_fx = tuple(other for other, _ in kept), tuple(weight_fx for _, weight_fx in kept)
+    link(state, row, structs.replace(event, others=others, weights_fx=weights_fx, looked=False))
 
 
 def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool) -> None:

@@ -23,6 +23,7 @@ from loremesh.node.events import (
     ImportSource,
     Incarnation,
     Learn,
+    Linked,
     Outcome,
     OwnEvent,
     RecallHit,
@@ -33,7 +34,7 @@ from loremesh.node.events import (
 )
 from loremesh.node.filed import take_in, take_in_trust
 from loremesh.node.imported import FileSource
-from loremesh.node.moves import connect, hand_out, learn, rate, share, take_outcome, unlink
+from loremesh.node.moves import connect, hand_out, learn, link, rate, share, take_outcome
 from loremesh.node.ownstate import (
     FoldError,
     OwnState,
@@ -42,7 +43,7 @@ from loremesh.sync.rows import MAX_ROWS
 from loremesh.sync.trust import PeerTrust
 
 FromFile = Imported | ImportedTrust | ImportSource | Import
-NoUse = Consolidate | Rescore | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
+NoUse = Consolidate | Rescore | Linked | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
 _NO_USE: Final = frozenset(get_args(NoUse))  # asked for every event of a log: a set is ten times as fast
 
 
@@ -67,6 +68,8 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             rate(state, row, event)
         case Connect():
             connect(state, row, event)
+        case Linked():
+            link(state, row, event)
         case Imported():
             take_in(state, row, event)
         case Deprecate() | Restore():
@@ -142,8 +145,7 @@ def _forget(state: OwnState, row: int) -> None:
         state.tally.drop(row)
     state.tags.pop(row, None)
     state.shared.pop(row, None)
-    for other in state.links.pop(row, {}):
-        unlink(state, other, row)
+    state.links.drop(row)
     for key, episode in list(state.episodes.items()):
         if row in episode.rows:
             at = episode.rows.index(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from loremesh.node.columns import OwnColumns, Status
@@ -9,6 +10,7 @@ from loremesh.node.events import (
     Connect,
     Consolidate,
     Learn,
+    Linked,
     Outcome,
     RecallHit,
     Rescore,
@@ -198,18 +200,21 @@ def rate(state: OwnState, row: int, event: Consolidate | Rescore) -> None:
 
 
 def connect(state: OwnState, row: int, event: Connect) -> None:
-    if event.other == row or not 0 <= event.other < MAX_ROWS:
-        raise FoldError(f"the block in row {row} cannot be linked to row {event.other}")
-    if event.weight_fx:
-        state.links.setdefault(row, {})[event.other] = event.weight_fx
-        state.links.setdefault(event.other, {})[row] = event.weight_fx
-    else:
-        unlink(state, row, event.other)
-        unlink(state, event.other, row)
+    _check_others(row, (event.other,))
+    state.links.connect(row, event.other, event.weight_fx)
 
 
-def unlink(state: OwnState, row: int, other: int) -> None:
-    links = state.links.get(row, {})
-    links.pop(other, None)
-    if not links:
-        state.links.pop(row, None)
+def link(state: OwnState, row: int, event: Linked) -> None:
+    _check_others(row, event.others)
+    if len(event.others) != len(event.weights_fx):
+        raise FoldError(f"{len(event.others)} links of row {row} have {len(event.weights_fx)} weights")
+    for other, weight_fx in zip(event.others, event.weights_fx, strict=True):
+        state.links.propose(row, other, weight_fx)
+    if event.looked:
+        state.links.note_looked(row)
+
+
+def _check_others(row: int, others: Sequence[int]) -> None:
+    for other in others:
+        if other == row or not 0 <= other < MAX_ROWS:
+            raise FoldError(f"the block in row {row} cannot be linked to row {other}")

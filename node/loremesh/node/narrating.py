@@ -36,7 +36,7 @@ MAX_EVENTS: Final = 10_000
 AHEAD_MS: Final = 10 * 60 * 1000
 """A frame whose time is further ahead of its arrival is marked: its sender's clock is off (DESIGN §7)."""
 
-Detail = dict[str, str | int | float | bool | list[str] | None]
+Detail = dict[str, str | int | float | bool | list[str | float] | None]
 
 
 async def events_seen(ground: Ground, block: str | None, limit: int, after: int) -> list[EventSeen]:
@@ -124,12 +124,16 @@ def _detail(ground: Ground, event: OwnEvent | HomeEvent) -> Detail:
             }
 
 
-def _plain(ground: Ground, name: str, value: object) -> str | int | float | bool | list[str] | None:
+def _plain(ground: Ground, name: str, value: object) -> str | int | float | bool | list[str | float] | None:
     match value:
         case int() if name.endswith("_fx"):
             return value / ONE
         case int() if name == "other":
             return ground.memory.block_hex(value)
+        case tuple() if name == "others":
+            return [ground.memory.block_hex(row) or "forgotten" for row in value]
+        case tuple() if name.endswith("_fx"):
+            return [one / ONE for one in value]
         case bytes():
             return value.hex()
         case tuple():

@@ -13,6 +13,7 @@ from loremesh.node.decisions import Decisions
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.history import History, Tally
 from loremesh.node.imported import FromFiles
+from loremesh.node.links import Links
 from loremesh.node.order import LearningOrder
 from loremesh.node.rules import FSRS5, RuleSet
 from loremesh.node.utility import beta_decay
@@ -58,8 +59,8 @@ class OwnState:
     """Everything the node's own events have made: a fold under one rule set.
 
     `contexts`: the home's table of labels, shared with the registers of peers. `hour` and `wall_ms`: of the
-    last use, where the clock goes on. `tags` and `shared` by row, `links` row → other row → weight (both
-    ways), `peers`: trust set here by public key, `episodes` by id, oldest first. `history` and `tally`: what
+    last use, where the clock goes on. `tags` and `shared` by row, `links` between rows,
+    `peers`: trust set here by public key, `episodes` by id, oldest first. `history` and `tally`: what
     the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
     `fits`: weights fitted to this log, by forgetting model; told here, chosen before the log is read.
     `imported`: what came from files. `recent`: first-hand evidence with later outcomes counting more, for
@@ -100,7 +101,7 @@ class OwnState:
         self.learned = LearningOrder()
         self.tags: dict[int, tuple[str, ...]] = {}
         self.shared: dict[int, set[bytes]] = {}
-        self.links: dict[int, dict[int, int]] = {}
+        self.links = Links()
         self.peers: dict[bytes, PeerTrust] = {}
         self.fits: dict[str, tuple[float, ...]] = {}
         self.episodes: dict[bytes, Episode] = {}

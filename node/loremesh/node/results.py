@@ -161,7 +161,7 @@ class EventSeen(msgspec.Struct, frozen=True):
     block: str
     hour: float
     wall_ms: int
-    detail: dict[str, str | int | float | bool | list[str] | None]
+    detail: dict[str, str | int | float | bool | list[str | float] | None]
 
 
 class Moved(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from loremesh.node.decisions import Decision, Decisions
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.history import History, Tally
 from loremesh.node.imported import FromFiles
+from loremesh.node.links import Links
 from loremesh.node.order import LearningOrder
 from loremesh.node.ownstate import RECENT, Episode, OwnState
 from loremesh.node.rules import RuleSet
@@ -25,6 +26,7 @@ COLUMNS: Final = "columns."
 REGISTERS: Final = "registers."
 HISTORY: Final = "history."
 LEARNED: Final = "learned."
+LINKS: Final = "links."
 TALLY: Final = "tally."
 RECENT_PARTS: Final = "recent."
 IMPORTED: Final = "imported"
@@ -43,7 +45,6 @@ class _Rest(msgspec.Struct, frozen=True):
     labels: dict[int, str]
     tags: dict[int, tuple[str, ...]]
     shared: dict[int, list[bytes]]
-    links: dict[int, dict[int, int]]
     peers: dict[bytes, PeerTrust]
     episodes: list[tuple[bytes, Episode]]
     fits: dict[str, tuple[float, ...]] = {}
@@ -67,7 +68,6 @@ def export_state(state: OwnState) -> Exported:
         labels={index: state.contexts.label(index) for index in used.tolist()},
         tags=state.tags,
         shared={row: sorted(spaces) for row, spaces in state.shared.items()},
-        links=state.links,
         peers=state.peers,
         episodes=list(state.episodes.items()),
         fits=state.fits,
@@ -77,6 +77,7 @@ def export_state(state: OwnState) -> Exported:
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
         **{REGISTERS + name: column for name, column in registers.items()},
         **{HISTORY + name: column for name, column in history.items()},
+        **{LINKS + name: column for name, column in state.links.export().items()},
         **{LEARNED + name: column for name, column in state.learned.export().items()},
         **{TALLY + name: column for name, column in tally.items()},
         **{RECENT_PARTS + name: column for name, column in recent.items()},
@@ -107,6 +108,7 @@ def load_state(
         rest.version,
     )
     state.history = History.load(rules.history, _part(exported, HISTORY))
+    state.links = Links.load(_part(exported, LINKS))
     state.learned = LearningOrder.load(_part(exported, LEARNED))
     if state.tally is not None:
         state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
@@ -114,7 +116,7 @@ def load_state(
     state.decisions = Decisions(rest.decisions)
     state.imported = FromFiles.load(bytes(exported.get(IMPORTED, b"")), contexts)
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
-    state.tags, state.links, state.peers = rest.tags, rest.links, rest.peers
+    state.tags, state.peers = rest.tags, rest.peers
     state.shared = {row: set(spaces) for row, spaces in rest.shared.items()}
     state.episodes = dict(rest.episodes)
     state.fits = rest.fits
@@ -135,6 +137,8 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
         found.append("the recent window of outcomes differs")
     if left.decisions.export() != right.decisions.export():
         found.append("decisions differ")
+    if _linked(left) != _linked(right):
+        found.append("links differ")
     if _learned(left) != _learned(right):
         found.append("the order of learning differs")
     if left.imported.export(left.contexts) != right.imported.export(right.contexts):
@@ -148,7 +152,7 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
     ):
         if here != there:
             found.append(f"{name} is {here} and {there}")
-    for name in ("tags", "shared", "links", "peers", "fits"):
+    for name in ("tags", "shared", "peers", "fits"):
         if getattr(left, name) != getattr(right, name):
             found.append(f"{name} differ")
     both = left.episodes.keys() & right.episodes.keys()
@@ -193,6 +197,11 @@ def _memory_differences(left: OwnState, right: OwnState) -> list[str]:
 def _learned(state: OwnState) -> list[bytes]:
     """What was learned when, in order, to the bit."""
     return [column.tobytes() for column in state.learned.export().values()]
+
+
+def _linked(state: OwnState) -> list[bytes]:
+    """What holds of which two blocks, and whose neighbours were looked for."""
+    return [column.tobytes() for column in state.links.export().values()]
 
 
 def _remembered(state: OwnState, tally: Tally | None) -> list[tuple[int, str, bytes]]:

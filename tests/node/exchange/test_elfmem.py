@@ -99,7 +99,9 @@ async def test_the_mean_is_kept_and_the_evidence_is_without_the_pseudo_observati
     for one, other, weight in edges:
         if one in texts and other in texts:
             here, there = (memory.row_named(block_id(texts[of]).hex()) for of in (one, other))
-            assert own.links[here][there] / ONE == pytest.approx(weight, abs=ROUNDING)
+            assert {edge.other: edge.weight_fx for edge in own.links.of(here)}[there] / ONE == pytest.approx(
+                weight, abs=ROUNDING
+            )
 
 
 async def test_outcomes_come_as_events_with_their_times(node: Node) -> None:
@@ -339,8 +341,9 @@ async def test_two_blocks_with_one_text_are_one(node: Node, tmp_path: Path) -> N
     assert (took.counts.blocks_new, about.tags) == (2, ["one", "two"])
     assert evidence(about) == pytest.approx((4.0, 2.0), abs=ROUNDING)
     assert any("2 edges to blocks that are not taken" in remark for remark in took.remarks)
-    (weights,) = {tuple(links.values()) for links in node.ground.memory.own.links.values()}
-    assert weights == (ONE,)
+    assert node.ground.memory.own.links.edges().weight_fx.tolist() == [ONE, ONE], (
+        "one link, from both its ends"
+    )
 
 
 async def test_blocks_that_cannot_be_are_left_out_and_counted(node: Node, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def shape(node: Node) -> dict[str, tuple[object, ...]]:
     return {
         memory.block_hex(row): (
             own.tags.get(row, ()),
-            {memory.block_hex(other): weight for other, weight in own.links.get(row, {}).items()},
+            {memory.block_hex(edge.other): (edge.weight_fx, edge.by_hand) for edge in own.links.of(row)},
             seen.prior_a[row],
             seen.rated_b[row],
             seen.self_a[row] + seen.imported_a[row],

@@ -75,6 +75,11 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
     "deprecate": {"why": lines, "who": lines},
     "restore": {"why": lines, "who": lines},
     "connect": {"other": st.integers(0, 9), "weight_fx": unit_fx},
+    "linked": {
+        "others": st.lists(st.integers(0, 9), unique=True, min_size=3, max_size=3).map(tuple),
+        "weights_fx": st.tuples(unit_fx, unit_fx, unit_fx),
+        "looked": st.booleans(),
+    },
     "counted": {
         "prior_a_fx": fx,
         "prior_b_fx": fx,

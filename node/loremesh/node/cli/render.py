@@ -329,12 +329,12 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _value(value: str | int | float | bool | list[str] | None) -> str:
+def _value(value: str | int | float | bool | list[str | float] | None) -> str:
     match value:
         case float():
             return f"{value:.6g}"
         case list():
-            return ",".join(map(plain, value))
+            return ",".join(f"{one:.6g}" if isinstance(one, float) else plain(one) for one in value)
         case _:
             return plain(str(value))
 

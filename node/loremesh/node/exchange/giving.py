@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +14,7 @@ from loremesh.node.events import (
     Imported,
     ImportedTrust,
     Incarnation,
+    Linked,
     Trust,
     decode_home,
     decode_own,
@@ -76,7 +78,7 @@ def ours(memory: Memory) -> NDArray[np.bool_]:
     length = max(memory.length, own.columns.length)
     seen = own.columns.views(length)
     found: NDArray[np.bool_] = (seen.held > 0) | (seen.stability_h != 0.0)
-    for noted in (own.tags, own.shared, own.links, own.imported.known):
+    for noted in (own.tags, own.shared, own.links.rows(), own.imported.known):
         found[[row for row in noted if row < length]] = True
     return found
 
@@ -176,6 +178,8 @@ class _EventPage:
     def _tell(self, source: int, n: int, row: int, event: Event) -> None:
         if not isinstance(event, Told):
             raise TypeError(f"an export does not know {type(event).__name__}")
+        if isinstance(event, Linked):
+            event = self._without_forgotten(event)
         other = getattr(event, "other", row)
         if other != row and (other >= len(self.mine) or not self.mine[other]):
             return  # a link to a block that was forgotten
@@ -184,6 +188,16 @@ class _EventPage:
         self.events.append(
             lines.Event(self._source(source), n, kind, block, event.hour, event.wall_ms, detail)
         )
+
+    def _without_forgotten(self, event: Linked) -> Linked:
+        """The links of the event to blocks that the export is about."""
+        kept = [
+            (other, weight_fx)
+            for other, weight_fx in zip(event.others, event.weights_fx, strict=True)
+            if other < len(self.mine) and self.mine[other]
+        ]
+        others, weights_fx = tuple(other for other, _ in kept), tuple(weight_fx for _, weight_fx in kept)
+        return msgspec.structs.replace(event, others=others, weights_fx=weights_fx)
 
     def _source(self, number: int) -> int:
         if number < 0:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, TypeVar
 import msgspec
 
 from loremesh.node.errors import NodeError, UsageError
-from loremesh.node.events import Connect, Outcome
+from loremesh.node.events import Connect, Linked, Outcome
 from loremesh.node.exchange import lines
 from loremesh.node.exchange.telling import Told, block_named, hear
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
@@ -199,6 +199,8 @@ class _Check:
         place = self._place(block_named(line.block)) if line.block else NO_ROW
         if isinstance(told, Connect) and told.other == place:
             raise InvalidInput("other", "is the block itself")
+        if isinstance(told, Linked) and place in told.others:
+            raise InvalidInput("others", "have the block itself among them")
         key = (line.source, place)
         if self._last.get(key, -1) >= line.n:
             raise InvalidInput("n", f"is {line.n}, not above {self._last[key]}, the one of this block before")

@@ -18,6 +18,7 @@ from loremesh.node.events import (
     ImportedTrust,
     ImportSource,
     Learn,
+    Linked,
     Outcome,
     Share,
     Trust,
@@ -37,6 +38,9 @@ from loremesh.sync.registers import Source as RegisterSource
 
 UNKNOWN_ROW = -2
 """A block that is not here, in a dry run; no event is stored about it."""
+
+FORGOTTEN_ROW = -3
+"""A block that was forgotten here and stays out; no event is stored about it, no link to it is taken."""
 
 
 async def import_page(ground: Ground, page: lines.ImportPage) -> lines.ImportedPage:
@@ -167,13 +171,10 @@ class _Taking:
         if line.source >= len(self._sources):
             raise InvalidInput("source", f"is {line.source}; the page names {len(self._sources)}")
         hour = min(line.hour + self._shift_h, self._hour)
-        forgotten = False
 
         def row_of(id_: bytes) -> int:
-            nonlocal forgotten
             row = self._row(id_)
-            forgotten = forgotten or row is None
-            return UNKNOWN_ROW if row is None else row
+            return FORGOTTEN_ROW if row is None else row
 
         told = hear(line.kind, hour, line.wall_ms, line.detail, row_of)
         source = self._sources[line.source]
@@ -181,7 +182,7 @@ class _Taking:
             self._trust(line, source, told)
             return
         row = row_of(block_named(line.block))
-        if forgotten:
+        if row == FORGOTTEN_ROW or (isinstance(told, Connect) and told.other == FORGOTTEN_ROW):
             self._count("events_forgotten")
         elif source is None:
             self._count("events_own")
@@ -197,6 +198,10 @@ class _Taking:
     def _take(self, source: int, row: int, line: lines.Event, told: Told) -> None:
         if isinstance(told, Connect) and told.other == row != UNKNOWN_ROW:
             raise InvalidInput("other", "is the block itself")
+        if isinstance(told, Linked):
+            if row != UNKNOWN_ROW and row in told.others:
+                raise InvalidInput("others", "have the block itself among them")
+            told = _without_forgotten(told)
         if isinstance(told, Counted) and self._no_news(source, row, told):
             self._count("events_known")
             return
@@ -288,3 +293,14 @@ class _Taking:
             follow_trust(memory)
             await ground.refresh()
             await reword(ground)
+
+
+def _without_forgotten(event: Linked) -> Linked:
+    """The links of the event to blocks that were not forgotten here."""
+    kept = [
+        (other, weight_fx)
+        for other, weight_fx in zip(event.others, event.weights_fx, strict=True)
+        if other != FORGOTTEN_ROW
+    ]
+    others, weights_fx = tuple(other for other, _ in kept), tuple(weight_fx for _, weight_fx in kept)
+    return msgspec.structs.replace(event, others=others, weights_fx=weights_fx)

@@ -23,6 +23,7 @@ from loremesh.node.events import (
     Deprecate,
     FrameName,
     Learn,
+    Linked,
     Outcome,
     RecallHit,
     Rescore,
@@ -44,6 +45,7 @@ Told = (
     | Outcome
     | RecallHit
     | Connect
+    | Linked
     | Deprecate
     | Restore
     | Counted
@@ -58,6 +60,7 @@ KINDS: Final[dict[str, type[Told]]] = {
     "outcome": Outcome,
     "recall_hit": RecallHit,
     "connect": Connect,
+    "linked": Linked,
     "deprecate": Deprecate,
     "restore": Restore,
     "counted": Counted,
@@ -67,6 +70,8 @@ NAMES: Final = {kind: name for name, kind in KINDS.items()}
 TIME: Final = ("hour", "wall_ms")
 ROW: Final = "other"
 """The one field that holds a row."""
+ROWS: Final = "others"
+"""The one field that holds rows."""
 MAX_SPACES: Final = MAX_HITS
 MAX_VERSION: Final = 2**53
 MISSING: Final = object()
@@ -91,7 +96,10 @@ def tell(event: Told, id_of: Callable[[int], bytes]) -> tuple[str, Detail]:
             continue
         value = getattr(event, name)
         if name.endswith("_fx"):
-            detail[name.removesuffix("_fx")] = value / ONE
+            said = name.removesuffix("_fx")
+            detail[said] = [one / ONE for one in value] if isinstance(value, tuple) else value / ONE
+        elif name == ROWS:
+            detail[name] = [id_of(row).hex() for row in value]
         elif name == ROW:
             detail[name] = id_of(value).hex()
         else:
@@ -114,9 +122,12 @@ def hear(kind: str, hour: float, wall_ms: int, detail: Detail, row_of: Callable[
             values[field.name] = field.default
             continue
         used += 1
-        values[field.name] = (
-            row_of(_bytes(ROW, value, 32)) if field.read is None else field.read(field.said, value)
-        )
+        if field.read is not None:
+            values[field.name] = field.read(field.said, value)
+        elif field.name == ROWS:
+            values[field.name] = tuple(row_of(id_) for id_ in _distinct(ROWS, value))
+        else:
+            values[field.name] = row_of(_bytes(ROW, value, 32))
     if used < len(detail):
         unknown = detail.keys() - {field.said for field in fields}
         raise InvalidInput(min(unknown)[:80], f"is not known in {kind!r}")
@@ -156,8 +167,8 @@ def _check(event: Told) -> None:
             _label(event.context)
             _episode(event.episode, empty=False)
             _finite("score", event.score)
-        case Connect():
-            _unit("weight", event.weight_fx / ONE)
+        case Connect() | Linked():
+            _links(event)
         case Deprecate() | Restore():
             check_line("why", event.why, evidence.MAX_WHY_CHARACTERS)
             check_line("who", event.who, evidence.MAX_NAME_CHARACTERS)
@@ -176,7 +187,7 @@ def _check(event: Told) -> None:
                 raise InvalidInput("peer", f"has {len(event.peer)} bytes; it must have {PEER_BYTES}")
 
 
-def _plain(value: object) -> bool | int | float | str | list[str] | None:
+def _plain(value: object) -> bool | int | float | str | list[str | float] | None:
     match value:
         case FrameName():
             return value.name.lower()
@@ -191,9 +202,11 @@ def _plain(value: object) -> bool | int | float | str | list[str] | None:
 
 
 def _reader(name: str, hint: object) -> Read | None:
-    """How a field of this name and type is read from a line; None for a row, which the caller finds."""
-    if name == ROW:
+    """How a field of this name and type is read from a line; None for rows, which the caller finds."""
+    if name in (ROW, ROWS):
         return None
+    if hint == tuple[int, ...]:
+        return _masses_fx
     if name.endswith("_fx"):
         return _mass_fx
     for kind, read in (
@@ -222,6 +235,19 @@ def _exactly(kind: type) -> Read:
 
 def _mass_fx(name: str, value: object) -> int:
     return to_fx(_number(name, value), name)
+
+
+def _masses_fx(name: str, value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise InvalidInput(name, f"is {str(value)[:80]!r}; it must be a list of numbers")
+    return tuple(_mass_fx(name, one) for one in value)
+
+
+def _distinct(name: str, value: object) -> tuple[bytes, ...]:
+    ids = tuple(_bytes(name, one, 32) for one in _texts(name, value))
+    if len(set(ids)) < len(ids):
+        raise InvalidInput(name, "names a block twice")
+    return ids
 
 
 def _frame(name: str, value: object) -> FrameName:
@@ -274,6 +300,16 @@ def _finite(name: str, value: float) -> None:
 def _mass(mass_fx: int) -> None:
     if mass_fx > MAX_FX:
         raise InvalidInput("alpha and beta", f"come to {mass_fx / ONE}; a register holds {MAX_FX // ONE}")
+
+
+def _links(event: Connect | Linked) -> None:
+    if isinstance(event, Connect):
+        _unit("weight", event.weight_fx / ONE)
+        return
+    if len(event.others) != len(event.weights_fx) or len(event.others) > evidence.MAX_LINKS:
+        raise InvalidInput("others", f"must be at most {evidence.MAX_LINKS}, with a weight for each")
+    for weight_fx in event.weights_fx:
+        _unit("weights", weight_fx / ONE)
 
 
 def _tags(tags: tuple[str, ...]) -> None:
