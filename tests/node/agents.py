@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loremesh.node import events, evidence
 from loremesh.node.clock import ActiveClock
 from loremesh.node.errors import Conflict, UnknownThing
-from loremesh.node.events import FrameName, HomeEvent, OwnEvent
+from loremesh.node.events import Archive, Deprecate, FrameName, HomeEvent, OwnEvent, Restore
 from loremesh.node.fold import apply, apply_home
 from loremesh.node.ownstate import OwnState
 from loremesh.node.rules import FSRS5, RuleSet
@@ -30,6 +30,7 @@ Verb = Literal[
     "connect",
     "link",
     "decide",
+    "revise",
     "trust",
     "restart",
     "forget",
@@ -170,8 +171,8 @@ class Agent:
                 others = [row for row in range(6) if row != deed.row and row % 2 == deed.other % 2]
                 links = [(row, deed.signal if row > deed.other else 0.0) for row in others]
                 self.tell(deed.row, evidence.linked(self.clock, deed.row, links, looked=deed.minutes > 0))
-            case "decide":
-                self.tell(deed.row, evidence.decision(self.clock, deed.signal > 0.5, "because", "me"))
+            case "decide" | "revise":
+                self.decide(deed)
             case "trust":
                 peer = deed.other.to_bytes(32, "big")
                 self.note(evidence.trust(self.clock, peer, deed.signal, "because", "me", deed.row == 0))
@@ -179,6 +180,16 @@ class Agent:
                 self.note(evidence.incarnation(self.clock, self.fresh(), "restored"))
             case "forget":
                 self.forget(deed.row)
+
+    def decide(self, deed: Deed) -> None:
+        """Withdraw, restore or revise a block."""
+        if deed.verb == "revise":
+            self.learn(deed.row)
+            mass = 0.1 + deed.weight
+            self.tell(deed.row, evidence.revise(self.state, self.clock, deed.other, mass, "because", "me"))
+            return
+        kind = (Archive, Deprecate, Restore)[int(deed.signal * 2.9)]
+        self.tell(deed.row, evidence.decision(self.clock, kind, "because", "me"))
 
 
 def fold(log: list[tuple[int | None, bytes]], rules: RuleSet = FSRS5) -> OwnState:

@@ -309,6 +309,9 @@ def test_evidence_is_the_plain_sum_of_what_the_events_say(work: list[Deed]) -> N
             case events.Outcome() as outcome:
                 total[4] += outcome.alpha_fx
                 total[5] += outcome.beta_fx
+            case events.Revise() as revised:
+                total[0] += revised.alpha_fx
+                total[1] += revised.beta_fx
             case _:
                 pass
     c = agent.state.columns.views(6)

@@ -83,7 +83,7 @@ async def test_a_deprecated_block_leaves_recall_and_comes_back_with_everything(h
         await used(node, bad, 1, 2)
         before = await node.explain(bad)
         decided = await node.deprecate(bad[:12], why="wrong since v2")
-        assert (decided.block, decided.deprecated, decided.changed) == (bad, True, True)
+        assert (decided.block, decided.withdrawn, decided.changed) == (bad, "deprecated", True)
         assert not (await node.deprecate(bad, why="again")).changed
         assert [hit.block for hit in (await node.recall("Rule", k=5)).hits] == [other]
         assert (await node.explain(bad)).status == "deprecated"

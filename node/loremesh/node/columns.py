@@ -43,6 +43,11 @@ class Withdrawn(IntEnum):
     SUPERSEDED = 3
 
 
+def withdrawal_name(withdrawn: Withdrawn) -> str:
+    """As people read it; '' for a block that is not withdrawn."""
+    return withdrawn.name.lower() if withdrawn else ""
+
+
 class OwnViews(msgspec.Struct, frozen=True):
     """The columns as numpy sees them, each [n], read-only, not copied: good until the next growth.
 

@@ -134,6 +134,31 @@ class Linked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=17):
     looked: bool = True
 
 
+class Archive(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
+    """The block is put away: it leaves recall until it is restored; nothing is said of its worth."""
+
+    hour: float
+    wall_ms: int
+    why: str
+    who: str
+
+
+class Revise(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):
+    """The block takes the place of the one in row `other`, which leaves recall.
+
+    `alpha_fx` and `beta_fx` are its head start: a prior at the mean that the other one had here. Where
+    `other` is the block's own row, what it took the place of was forgotten.
+    """
+
+    hour: float
+    wall_ms: int
+    other: int
+    alpha_fx: int
+    beta_fx: int
+    why: str
+    who: str
+
+
 class Deprecate(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12):
     """The block leaves recall until it is restored; its log, its evidence and what it shares stay."""
 
@@ -144,7 +169,7 @@ class Deprecate(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12):
 
 
 class Restore(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13):
-    """A deprecated block comes back into recall, with all it had."""
+    """A block that was taken out of recall comes back, with all it had."""
 
     hour: float
     wall_ms: int
@@ -290,6 +315,8 @@ OwnEvent = (
     | RecallHit
     | Connect
     | Linked
+    | Archive
+    | Revise
     | Deprecate
     | Restore
     | Counted

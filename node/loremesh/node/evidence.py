@@ -18,6 +18,7 @@ from loremesh.node.events import (
     INCARNATION_BYTES,
     PEER_BYTES,
     SPACE_BYTES,
+    Archive,
     Connect,
     Consolidate,
     Deprecate,
@@ -30,6 +31,7 @@ from loremesh.node.events import (
     RecallHit,
     Rescore,
     Restore,
+    Revise,
     Share,
     Trust,
 )
@@ -59,6 +61,11 @@ def learn(clock: ActiveClock, w_init: float, tags: Sequence[str] = ()) -> Learn:
             "w_init", f"is {w_init!r}; it must be a finite number from {MIN_W_INIT} to {MAX_MASS}"
         )
     return Learn(clock.hour, clock.wall_ms, to_fx(w_init * 0.5, "w_init"), check_tags(tags))
+
+
+def learn_revised(clock: ActiveClock, tags: Sequence[str] = ()) -> Learn:
+    """A block is learned in the place of another one: without a prior, since `revise` gives it one."""
+    return Learn(clock.hour, clock.wall_ms, 0, check_tags(tags))
 
 
 def share(
@@ -281,11 +288,40 @@ def linked(
     return Linked(clock.hour, clock.wall_ms, others, weights_fx, looked)
 
 
-def decision(clock: ActiveClock, deprecate: bool, why: str, who: str) -> Deprecate | Restore:
+def decision(
+    clock: ActiveClock, kind: type[Archive | Deprecate | Restore], why: str, who: str
+) -> Archive | Deprecate | Restore:
     """A block leaves recall, or comes back into it, by the decision of `who`."""
+    _check_reason(why, who)
+    return kind(clock.hour, clock.wall_ms, why, who)
+
+
+def revise(state: OwnState, clock: ActiveClock, other: int, weight: float, why: str, who: str) -> Revise:
+    """A block takes the place of the one in row `other`, by the decision of `who`.
+
+    Its head start has the mass `weight` and the mean of the other's own evidence, outcomes and all; none
+    where there is no such evidence. Peers' evidence is left out: trust may change, and a prior would keep it.
+    """
+    _check_reason(why, who)
+    alpha, beta = own_evidence(state, other)
+    mass_fx = to_fx(weight, "weight") if alpha + beta else 0
+    alpha_fx = round(mass_fx * alpha / (alpha + beta)) if mass_fx else 0
+    return Revise(clock.hour, clock.wall_ms, other, alpha_fx, mass_fx - alpha_fx, why, who)
+
+
+def own_evidence(state: OwnState, row: int) -> tuple[int, int]:
+    """Own α and β of a row, fixed point: prior, ratings, first-hand outcomes and what came from files."""
+    columns = state.columns
+    if row >= columns.length:
+        return 0, 0
+    alpha = columns.prior_a[row] + columns.rated_a[row] + columns.self_a[row] + columns.imported_a[row]
+    beta = columns.prior_b[row] + columns.rated_b[row] + columns.self_b[row] + columns.imported_b[row]
+    return alpha, beta
+
+
+def _check_reason(why: str, who: str) -> None:
     _check_line(why, MAX_WHY_CHARACTERS, "why")
     _check_line(who, MAX_NAME_CHARACTERS, "who")
-    return (Deprecate if deprecate else Restore)(clock.hour, clock.wall_ms, why, who)
 
 
 def incarnation(clock: ActiveClock, fresh: bytes, why: str) -> Incarnation:

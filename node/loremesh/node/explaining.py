@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from loremesh.crypto.peerid import peer_id
-from loremesh.node.columns import OwnViews, Status, Withdrawn
+from loremesh.node.columns import OwnViews, Status, withdrawal_name
 from loremesh.node.memory import Memory
 from loremesh.node.overlap import set_aside
-from loremesh.node.results import Explanation, Provenance, SourceClaim
+from loremesh.node.results import DecisionSeen, Explanation, Provenance, SourceClaim
 from loremesh.sync.combine import shares
 from loremesh.sync.fixed import ONE
 from loremesh.sync.registers import Held, Registers
@@ -31,7 +31,7 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
     return Explanation(
         block=memory.block_hex(row),
         text=text,
-        status=_status(own, row),
+        status=_status(memory, own, row),
         held=bool(own.held[row]),
         tags=list(memory.own.tags.get(row, ())),
         spaces=sorted(
@@ -48,12 +48,26 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
         hour=hour,
         sources=[*_own_claims(memory, row), *_peer_claims(memory, row, name_of)],
         contexts=_by_context(memory, row),
+        decision=_decision(memory, row),
+        superseded_by=_named(memory, memory.own.decisions.successor(row)),
+        supersedes=[_named(memory, old) for old in memory.own.decisions.replaced_by(row)],
     )
 
 
-def _status(own: OwnViews, row: int) -> str:
-    if own.withdrawn[row]:
-        return Withdrawn(own.withdrawn[row]).name.lower()
+def _decision(memory: Memory, row: int) -> DecisionSeen | None:
+    held = memory.own.decisions.of(row)
+    if held is None:
+        return None
+    return DecisionSeen(withdrawal_name(held.withdrawn), held.why, held.who, held.hour, held.wall_ms)
+
+
+def _named(memory: Memory, row: int | None) -> str:
+    return "" if row is None else memory.block_hex(row)
+
+
+def _status(memory: Memory, own: OwnViews, row: int) -> str:
+    if memory.withdrawal(row):
+        return withdrawal_name(memory.withdrawal(row))
     return Status(own.status[row]).name.lower() if own.held[row] else "peers"
 
 

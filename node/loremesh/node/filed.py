@@ -6,6 +6,7 @@ from msgspec import structs
 
 from loremesh.node.columns import Status
 from loremesh.node.events import (
+    Archive,
     Connect,
     Consolidate,
     Counted,
@@ -18,13 +19,26 @@ from loremesh.node.events import (
     RecallHit,
     Rescore,
     Restore,
+    Revise,
     Share,
     Trust,
     decode_home,
     decode_own,
 )
 from loremesh.node.imported import Prior
-from loremesh.node.moves import FULL_STEP, add_tags, connect, count, learn, link, rate, start, step, touch
+from loremesh.node.moves import (
+    FULL_STEP,
+    add_tags,
+    connect,
+    count,
+    head_start,
+    learn,
+    link,
+    rate,
+    start,
+    step,
+    touch,
+)
 from loremesh.node.ownstate import (
     FoldError,
     OwnState,
@@ -45,9 +59,7 @@ def take_in(state: OwnState, row: int, event: Imported) -> None:
     inner = decode_own(event.event)
     columns.ensure(row + 1)
     origin = files.sources[event.source].origin
-    if columns.stability_h[row] == 0.0 and not columns.held[row]:
-        files.owner.setdefault(row, origin)
-    whole = files.owner.get(row) == origin
+    whole = _is_whole(state, row, origin)
     files.known.setdefault(row, {})[event.source] = event.n
     match inner:
         case Learn():
@@ -59,9 +71,11 @@ def take_in(state: OwnState, row: int, event: Imported) -> None:
                 rate(state, row, inner)
         case Outcome():
             _outcome(state, row, event.source, inner, whole)
-        case Deprecate() | Restore():
+        case Archive() | Deprecate() | Restore():
             if whole:
                 state.decisions.apply(columns, row, inner)
+        case Revise():
+            _revise(state, row, origin, inner, whole)
         case Connect() | Linked():
             _link(state, row, inner, whole)
         case Counted():
@@ -70,6 +84,15 @@ def take_in(state: OwnState, row: int, event: Imported) -> None:
             pass  # its episode was answered there, or never will be
         case Imported():
             raise FoldError("an imported event holds another one")
+
+
+def _is_whole(state: OwnState, row: int, origin: bytes) -> bool:
+    """Whether the block's history here is that of the log of `origin`; so it is from now on for a block that
+    nothing has happened to.
+    """
+    if state.columns.stability_h[row] == 0.0 and not state.columns.held[row]:
+        state.imported.owner.setdefault(row, origin)
+    return state.imported.owner.get(row) == origin
 
 
 def _outcome(state: OwnState, row: int, source: int, event: Outcome, whole: bool) -> None:
@@ -100,6 +123,22 @@ def _link(state: OwnState, row: int, event: Connect | Linked, whole: bool) -> No
     ]
     others, weights_fx = tuple(other for other, _ in kept), tuple(weight_fx for _, weight_fx in kept)
     link(state, row, structs.replace(event, others=others, weights_fx=weights_fx, looked=False))
+
+
+def _revise(state: OwnState, row: int, origin: bytes, event: Revise, whole: bool) -> None:
+    """The head start is the new block's, leaving recall the old one's: each where its history is the file's,
+    or, of an old block that only peers know, where nothing happened to it here either.
+    """
+    if whole:
+        head_start(state, row, event)
+    other = event.other
+    if other == row:
+        return
+    columns = state.columns
+    columns.ensure(other + 1)
+    untouched = columns.stability_h[other] == 0.0 and not columns.held[other]
+    if state.imported.owner.get(other, origin if untouched else b"") == origin:
+        state.decisions.supersede(columns, row, event)
 
 
 def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool) -> None:

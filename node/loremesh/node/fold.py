@@ -10,6 +10,7 @@ from typing import Final, get_args
 
 from loremesh.node.events import (
     INCARNATION_BYTES,
+    Archive,
     Connect,
     Consolidate,
     Counted,
@@ -29,12 +30,13 @@ from loremesh.node.events import (
     RecallHit,
     Rescore,
     Restore,
+    Revise,
     Share,
     Trust,
 )
 from loremesh.node.filed import take_in, take_in_trust
 from loremesh.node.imported import FileSource
-from loremesh.node.moves import connect, hand_out, learn, link, rate, share, take_outcome
+from loremesh.node.moves import connect, hand_out, learn, link, rate, revise, share, take_outcome
 from loremesh.node.ownstate import (
     FoldError,
     OwnState,
@@ -43,7 +45,7 @@ from loremesh.sync.rows import MAX_ROWS
 from loremesh.sync.trust import PeerTrust
 
 FromFile = Imported | ImportedTrust | ImportSource | Import
-NoUse = Consolidate | Rescore | Linked | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
+NoUse = Consolidate | Rescore | Linked | Archive | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
 _NO_USE: Final = frozenset(get_args(NoUse))  # asked for every event of a log: a set is ten times as fast
 
 
@@ -72,8 +74,10 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             link(state, row, event)
         case Imported():
             take_in(state, row, event)
-        case Deprecate() | Restore():
+        case Archive() | Deprecate() | Restore():
             state.decisions.apply(state.columns, row, event)
+        case Revise():
+            revise(state, row, event)
         case Counted():
             raise FoldError("what another system counted came without saying which")
     _keep_time(state, event)
@@ -140,7 +144,7 @@ def _forget(state: OwnState, row: int) -> None:
     state.imported.drop(row)
     state.history.clear(row)
     state.recent.drop(row)
-    state.decisions.drop(row)
+    state.decisions.drop(state.columns, row)
     if state.tally is not None:
         state.tally.drop(row)
     state.tags.pop(row, None)

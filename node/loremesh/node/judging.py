@@ -11,9 +11,9 @@ import numpy as np
 
 from loremesh.node import evidence
 from loremesh.node.attribution import Attribution, Episodes, Range, Role, attribute
-from loremesh.node.columns import OwnColumns, Withdrawn
-from loremesh.node.errors import UsageError
-from loremesh.node.events import Outcome, decode_own
+from loremesh.node.columns import Withdrawn, withdrawal_name
+from loremesh.node.errors import Conflict, UsageError
+from loremesh.node.events import Archive, Deprecate, Outcome, Restore, decode_own
 from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
 from loremesh.node.ownstate import OwnState
@@ -44,6 +44,12 @@ of 0.02 show in so many."""
 NOBODY: Final = "this node"
 """Who decides where a door names nobody."""
 
+_EVENTS: Final[Mapping[Withdrawn, type[Archive | Deprecate | Restore]]] = {
+    Withdrawn.ARCHIVED: Archive,
+    Withdrawn.DEPRECATED: Deprecate,
+    Withdrawn.NO: Restore,
+}
+
 Seen = tuple[int, WorthSeen]
 """What is said of the block in a row."""
 
@@ -59,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 async def worth(ground: Ground, asked: Asked) -> list[WorthSeen]:
-    """Blocks with first-hand outcomes, and deprecated ones, those most above expectation first.
+    """Blocks with first-hand outcomes, and those out of recall, those most above expectation first.
 
     Of one block: in all, then by context. Raises UsageError, UnknownThing.
     """
@@ -96,19 +102,30 @@ async def worth(ground: Ground, asked: Asked) -> list[WorthSeen]:
     return await ground.exclusive(tell)
 
 
-async def decide(ground: Ground, block: str, deprecate: bool, why: str, who: str = NOBODY) -> DecisionTaken:
-    """Take a block out of recall, or put it back. What is so already is a no-op."""
-    if deprecate and not why.strip():
+async def decide(ground: Ground, block: str, wanted: Withdrawn, why: str, who: str = NOBODY) -> DecisionTaken:
+    """Take a block out of recall, or put it back (`wanted` NO). What is so already is a no-op.
+
+    A deprecated block can be archived and the other way round; one that another block took the place of is
+    out of recall by that: Conflict.
+    """
+    if wanted is Withdrawn.DEPRECATED and not why.strip():
         raise UsageError("a block cannot be deprecated without a reason", "say why: it is kept in the log")
 
     async def work() -> DecisionTaken:
         await ground.refresh()
-        row = ground.memory.row_named(block)
-        own = ground.memory.own.columns
-        changed = (_withdrawn(own, row) is not Withdrawn.NO) != deprecate
-        if changed:
-            await ground.record([(row, evidence.decision(ground.stamp(), deprecate, why.strip(), who))])
-        return DecisionTaken(ground.memory.block_hex(row), deprecate, changed)
+        memory = ground.memory
+        row = memory.row_named(block)
+        before = memory.withdrawal(row)
+        if before is Withdrawn.SUPERSEDED and wanted is not Withdrawn.NO:
+            by = memory.block_hex(memory.own.decisions.newest(row))
+            raise Conflict(
+                f"block {memory.block_hex(row)} is out of recall already: {by} took its place",
+                "restore it first, or decide about the block that took its place",
+            )
+        if before is not wanted:
+            event = evidence.decision(ground.stamp(), _EVENTS[wanted], why.strip(), who)
+            await ground.record([(row, event)])
+        return DecisionTaken(memory.block_hex(row), withdrawal_name(wanted), before is not wanted)
 
     return await ground.exclusive(work)
 
@@ -212,8 +229,11 @@ def _seen(memory: Memory, found: Worths, at: int, label: str | None) -> WorthSee
         own = memory.own.columns
         gained = own.self_a[row] - decision.alpha_fx, own.self_b[row] - decision.beta_fx
         since = Evidence(gained[0] / ONE, gained[1] / ONE)
-    deprecated = decision is not None and decision.withdrawn is Withdrawn.DEPRECATED
-    proposed = Proposal.NONE if label is not None else proposal(found, at, deprecated, since)
+    withdrawn = memory.withdrawal(row)
+    proposed = Proposal.NONE
+    if label is None and withdrawn in (Withdrawn.NO, Withdrawn.DEPRECATED):
+        # What was put away or replaced is so whatever its outcomes say.
+        proposed = proposal(found, at, withdrawn is Withdrawn.DEPRECATED, since)
     return WorthSeen(
         block=memory.block_hex(row),
         text="",
@@ -233,7 +253,7 @@ def _seen(memory: Memory, found: Worths, at: int, label: str | None) -> WorthSee
         corrected_high=float(found.corrected_high[at]),
         compared=bool(found.compared[at]),
         kind=found.kind(at).value,
-        deprecated=deprecated,
+        withdrawn=withdrawal_name(withdrawn),
         proposal=proposed.value,
     )
 
@@ -252,12 +272,8 @@ def _unseen(memory: Memory, row: int, label: str | None) -> WorthSeen:
         recent_high=high,
         corrected_low=low - 0.5,
         corrected_high=high - 0.5,
-        deprecated=_withdrawn(memory.own.columns, row) is Withdrawn.DEPRECATED,
+        withdrawn=withdrawal_name(memory.withdrawal(row)),
     )
-
-
-def _withdrawn(columns: OwnColumns, row: int) -> Withdrawn:
-    return Withdrawn(columns.withdrawn[row]) if row < columns.length else Withdrawn.NO
 
 
 class _Judged(msgspec.Struct):

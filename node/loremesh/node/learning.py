@@ -8,8 +8,10 @@ from typing import Final
 import msgspec
 
 from loremesh.node import evidence
+from loremesh.node.columns import withdrawal_name
 from loremesh.node.events import Event
 from loremesh.node.ground import Ground
+from loremesh.node.memory import Memory
 from loremesh.node.parts import Progress
 from loremesh.node.results import Learned
 from loremesh.node.store.values import NewBlock
@@ -81,7 +83,7 @@ async def _learn(
             if one.id not in fresh and (more := evidence.share(own, clock, row, spaces, tags)):
                 events.append((row, more))
                 changed.add(row)
-            learned.append(Learned(one.id.hex(), created=False))
+            learned.append(_known(memory, row, one.id))
             continue
         if row is None:
             row, next_row = next_row, next_row + 1
@@ -102,3 +104,10 @@ async def _learn(
     if spaces:
         ground.touch(sorted(changed))
     return learned
+
+
+def _known(memory: Memory, row: int, id_: bytes) -> Learned:
+    """A block that is held: whether it is out of recall, and what stands in its place."""
+    newest = memory.own.decisions.newest(row)
+    by = "" if newest == row else memory.block_hex(newest)
+    return Learned(id_.hex(), False, withdrawal_name(memory.withdrawal(row)), by)

@@ -67,16 +67,21 @@ class Memory:
         return self.matrix
 
     def refresh(self) -> tuple[Rows, Rows]:
-        """Bring the effective columns up to date; returns the rows that came into view and those that left.
+        """Bring the effective columns up to date; returns the rows that came into view and those that left,
+        because of who stands behind them, or because they were withdrawn or brought back.
 
         Only rows with content count. The caller has the lexical index follow.
         """
         changed = self.effective.refresh()
+        moved = np.array(self.own.decisions.take_moved(), np.int64)
+        changed = np.union1d(changed, moved[moved < self.length])
         if not len(changed):
             return changed, changed
         readable = np.fromiter((self.has_content(row) for row in changed.tolist()), np.bool_, len(changed))
         changed = changed[readable]
         visible = self.effective.rows.visible[changed]
+        if len(changed):
+            visible &= ~self.withdrawn()[changed]
         return changed[visible], changed[~visible]
 
     def retrievability(self, hour: float) -> NDArray[np.float64]:
@@ -109,6 +114,11 @@ class Memory:
         own = self.own.columns.views(max(length, self.own.columns.length))
         found: NDArray[np.bool_] = own.withdrawn[:length] != Withdrawn.NO
         return found
+
+    def withdrawal(self, row: int) -> Withdrawn:
+        """Whether and how the block in `row` was taken out of recall here."""
+        own = self.own.columns
+        return Withdrawn(own.withdrawn[row]) if row < own.length else Withdrawn.NO
 
     def waiting(self, rating: bool = True) -> Rows:
         """Rows that consolidation has work with: readable ones without a vector, and own ones not rated.

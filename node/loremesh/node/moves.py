@@ -14,6 +14,7 @@ from loremesh.node.events import (
     Outcome,
     RecallHit,
     Rescore,
+    Revise,
     Share,
 )
 from loremesh.node.ownstate import (
@@ -197,6 +198,22 @@ def rate(state: OwnState, row: int, event: Consolidate | Rescore) -> None:
     columns.rated_a[row] += event.alpha_fx
     columns.rated_b[row] += event.beta_fx
     touch(state, row, event.hour)
+
+
+def revise(state: OwnState, row: int, event: Revise) -> None:
+    if not 0 <= event.other < MAX_ROWS:
+        raise FoldError(f"the block in row {row} cannot take the place of row {event.other}")
+    head_start(state, row, event)
+    if event.other != row:
+        state.decisions.supersede(state.columns, row, event)
+
+
+def head_start(state: OwnState, row: int, event: Revise) -> None:
+    """What a block starts with on behalf of the one it revises: a prior, which never travels."""
+    columns = state.columns
+    columns.ensure(row + 1)
+    columns.prior_a[row] += event.alpha_fx
+    columns.prior_b[row] += event.beta_fx
 
 
 def connect(state: OwnState, row: int, event: Connect) -> None:

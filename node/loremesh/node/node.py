@@ -12,8 +12,9 @@ from typing import Final
 import structlog
 
 from loremesh.crypto.keystores import KeySource
-from loremesh.node import fits, forgetting, judging, learning, replaying, using
+from loremesh.node import fits, forgetting, judging, learning, replaying, revising, using
 from loremesh.node.administering import Administration
+from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
@@ -38,6 +39,7 @@ from loremesh.node.results import (
     PeerSeen,
     Recalled,
     Replayed,
+    Revised,
     SpaceSeen,
     Status,
     TrustChange,
@@ -236,11 +238,35 @@ class Node:
 
     async def deprecate(self, block: str, *, why: str) -> DecisionTaken:
         """Take a block out of recall; its log and its evidence stay, and `restore` brings it back."""
-        return await judging.decide(self._ground, block, True, why)
+        return await judging.decide(self._ground, block, Withdrawn.DEPRECATED, why)
+
+    async def archive(self, block: str, *, why: str = "") -> DecisionTaken:
+        """Put a block away: as `deprecate`, but nothing is said against it."""
+        return await judging.decide(self._ground, block, Withdrawn.ARCHIVED, why)
 
     async def restore(self, block: str, *, why: str = "") -> DecisionTaken:
-        """Put a deprecated block back into recall."""
-        return await judging.decide(self._ground, block, False, why)
+        """Put a block back into recall that was deprecated, archived or revised."""
+        return await judging.decide(self._ground, block, Withdrawn.NO, why)
+
+    async def revise(
+        self,
+        block: str,
+        text: str,
+        *,
+        why: str = "",
+        tags: Sequence[str] | None = None,
+        share: Sequence[str] | None = None,
+    ) -> Revised:
+        """Put a text in the place of a block, which leaves recall and keeps its log and evidence.
+
+        The new block starts from the old one's mean at a small mass, and has its tags and spaces unless
+        others are given. Raises UsageError for the same text, Conflict for a block that was revised already.
+        """
+        spaces = None
+        if share is not None:
+            spaces = [self._sharing.space_named(space).space for space in _items(share, "share")]
+        given = None if tags is None else _items(tags, "tags")
+        return await revising.revise(self._ground, block, text, why, given, spaces)
 
     async def attribute(
         self, *, context: str | None = None, limit: int = 1_000, progress: Progress | None = None

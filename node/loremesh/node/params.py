@@ -154,6 +154,23 @@ class Deprecate(Params, frozen=True):
     why: Word
 
 
+class Archive(Params, frozen=True):
+    """The block is put away."""
+
+    block: Word
+    why: Word = ""
+
+
+class Revise(Params, frozen=True):
+    """The text takes the block's place. Tags and spaces are those of the old block unless given."""
+
+    block: Word
+    text: Text
+    why: Word = ""
+    tags: Tags | None = None
+    share: Spaces | None = None
+
+
 class Restore(Params, frozen=True):
     """The block comes back into recall."""
 

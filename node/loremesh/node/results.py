@@ -10,10 +10,16 @@ import msgspec
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """`created` is false when the block was already held: nothing but tags and spaces was added."""
+    """`created` is false when the block was already held: nothing but tags and spaces was added.
+
+    `withdrawn`: how it is out of recall (deprecated, archived, superseded), '' when it is in.
+    `superseded_by`: the block that stands in its place, '' when none does.
+    """
 
     block: str
     created: bool
+    withdrawn: str = ""
+    superseded_by: str = ""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -86,7 +92,11 @@ class SourceClaim(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A block's effective numbers and where they come from. `alpha` and `beta` are effective."""
+    """A block's effective numbers and where they come from. `alpha` and `beta` are effective.
+
+    `decision`: the last one about it that holds. `superseded_by` stands in its place; of those in
+    `supersedes` it stands in the place itself.
+    """
 
     block: str
     text: str
@@ -105,6 +115,21 @@ class Explanation(msgspec.Struct, frozen=True):
     hour: float
     sources: list[SourceClaim]
     contexts: dict[str, tuple[float, float]]
+    decision: DecisionSeen | None = None
+    superseded_by: str = ""
+    supersedes: list[str] = []
+
+
+class DecisionSeen(msgspec.Struct, frozen=True):
+    """The decision about a block that holds: how it is out of recall ('': it was brought back), why, by
+    whom, when.
+    """
+
+    withdrawn: str
+    why: str
+    who: str
+    hour: float
+    wall_ms: int
 
 
 class PeerSeen(msgspec.Struct, frozen=True):
@@ -231,7 +256,7 @@ class WorthSeen(msgspec.Struct, frozen=True):
     the recent window, and `trend` says whether it is apart from the rest: falling, rising, steady. `expected`
     is what others come to where the block was used, `corrected` worth less that; `compared` is false where
     hardly anything else was used there. `kind`: high-value, uncertain, mixed, low-value. `proposal`:
-    deprecate, restore, or nothing.
+    deprecate, restore, or nothing. `withdrawn`: how it is out of recall, '' when it is in.
     """
 
     block: str
@@ -252,16 +277,34 @@ class WorthSeen(msgspec.Struct, frozen=True):
     corrected_high: float = 0.5
     compared: bool = False
     kind: str = "uncertain"
-    deprecated: bool = False
+    withdrawn: str = ""
     proposal: str = ""
 
 
 class DecisionTaken(msgspec.Struct, frozen=True):
-    """Whether the block is out of recall now, and whether that is news."""
+    """How the block is out of recall now (archived, deprecated; '': it is not), and whether that is news."""
 
     block: str
-    deprecated: bool
+    withdrawn: str
     changed: bool
+
+
+class Revised(msgspec.Struct, frozen=True):
+    """`block` stands in the place of `superseded` now.
+
+    `created`: its text was not held before. `restored`: it was out of recall itself and is back. `mean` and
+    `mass` are its head start; mass 0: it has none, because the old block has no evidence of this home, or the
+    new one has outcomes of its own or a head start already.
+    """
+
+    block: str
+    superseded: str
+    created: bool
+    restored: bool
+    mean: float
+    mass: float
+    tags: list[str]
+    spaces: list[str]
 
 
 class BlockAttributed(msgspec.Struct, frozen=True):

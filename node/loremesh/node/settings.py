@@ -30,6 +30,7 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     w_init: Annotated[float, msgspec.Meta(ge=0.1, le=100.0)] = 1.0
     rating_weight: Annotated[float, msgspec.Meta(ge=0.0, le=100.0)] = 0.5
+    revision_weight: Annotated[float, msgspec.Meta(ge=0.1, le=100.0)] = 2.0
     confirm_weight: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.1
     retrieval_weights: Literal["uniform", "score"] = "uniform"
     idle_gap_h: Positive = 0.5

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.columns import Exported, OwnColumns, OwnViews
-from loremesh.node.decisions import Decision, Decisions
+from loremesh.node.decisions import Decisions, Trail
 from loremesh.node.firsthand import FirstHand
 from loremesh.node.history import History, Tally
 from loremesh.node.imported import FromFiles
@@ -48,7 +48,7 @@ class _Rest(msgspec.Struct, frozen=True):
     peers: dict[bytes, PeerTrust]
     episodes: list[tuple[bytes, Episode]]
     fits: dict[str, tuple[float, ...]] = {}
-    decisions: list[tuple[int, Decision]] = []
+    decisions: list[tuple[int, Trail]] = []
 
 
 def export_state(state: OwnState) -> Exported:

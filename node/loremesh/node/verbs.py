@@ -14,6 +14,7 @@ import msgspec
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.lines import ExportedPage, ExportPage, ImportedPage, ImportPage
 from loremesh.node.params import (
+    Archive,
     Attribute,
     Confirm,
     Consolidate,
@@ -30,6 +31,7 @@ from loremesh.node.params import (
     Recall,
     Replay,
     Restore,
+    Revise,
     SpaceCreate,
     SpaceInvite,
     SpaceJoin,
@@ -51,6 +53,7 @@ from loremesh.node.results import (
     PeerSeen,
     Recalled,
     Replayed,
+    Revised,
     SpaceSeen,
     Status,
     TrustChange,
@@ -133,6 +136,14 @@ async def _deprecate(node: Node, p: Deprecate, _: Progress | None) -> DecisionTa
     return await node.deprecate(p.block, why=p.why)
 
 
+async def _archive(node: Node, p: Archive, _: Progress | None) -> DecisionTaken:
+    return await node.archive(p.block, why=p.why)
+
+
+async def _revise(node: Node, p: Revise, _: Progress | None) -> Revised:
+    return await node.revise(p.block, p.text, why=p.why, tags=p.tags, share=p.share)
+
+
 async def _restore(node: Node, p: Restore, _: Progress | None) -> DecisionTaken:
     return await node.restore(p.block, why=p.why)
 
@@ -210,6 +221,8 @@ EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _eve
 REPLAY: Final = Verb("replay", "Fold the log anew.", Replay, Replayed, _replay, long=True)
 WORTH: Final = Verb("worth", "What each block's outcomes say of it.", Worth, list[WorthSeen], _worth)
 DEPRECATE: Final = Verb("deprecate", "Take a block out of recall.", Deprecate, DecisionTaken, _deprecate)
+ARCHIVE: Final = Verb("archive", "Put a block away.", Archive, DecisionTaken, _archive)
+REVISE: Final = Verb("revise", "Put a text in a block's place.", Revise, Revised, _revise)
 RESTORE: Final = Verb("restore", "Put a block back into recall.", Restore, DecisionTaken, _restore)
 ATTRIBUTE: Final = Verb(
     "attribute", "Which blocks make episodes go well.", Attribute, Attributed, _attribute, long=True
@@ -254,6 +267,8 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         REPLAY,
         WORTH,
         DEPRECATE,
+        ARCHIVE,
+        REVISE,
         RESTORE,
         ATTRIBUTE,
         DOCTOR_FIT,

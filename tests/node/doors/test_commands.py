@@ -129,7 +129,11 @@ def test_blocks_are_judged_by_their_outcomes(ask: Ask, show: Callable[..., str])
     shown = show("attribute", "--context", "judging")
     assert good[:12] in shown
     assert max(len(line) for line in (shown + show("worth")).splitlines() if line.startswith(" ")) <= 80
-    assert ask("deprecate", bad, "--why", "it fails") == {"block": bad, "deprecated": True, "changed": True}
+    assert ask("deprecate", bad, "--why", "it fails") == {
+        "block": bad,
+        "withdrawn": "deprecated",
+        "changed": True,
+    }
     assert bad not in [hit["block"] for hit in ask("recall", "Judged to be bad")["hits"]]
     assert "in recall" in show("restore", bad)
 
@@ -143,3 +147,24 @@ def test_people_are_told_how_to_go_on(show: Callable[..., str]) -> None:
     assert "known already" in show("learn", "clear \x1b[2J screen")
     assert "agree" in show("replay", "--check")
     assert "learn" in show("events", "--limit", "5")
+
+
+def test_blocks_are_put_away_revised_and_brought_back(ask: Ask, show: Callable[..., str]) -> None:
+    """archive, revise and restore; learning what was revised again says what stands in its place."""
+    old = ask("learn", "Put in another's place", "--tag", "ops")["block"]
+    assert ask("archive", old[:12], "--why", "over") == {
+        "block": old,
+        "withdrawn": "archived",
+        "changed": True,
+    }
+    assert "already out of recall, archived" in show("archive", old)
+    assert "`restore` brings it back" in show("learn", "Put in another's place")
+    assert "in recall" in show("restore", old)
+    made = ask("revise", old, "It stands in its place", "--why", "better", "--private")
+    assert (made["superseded"], made["created"], made["mass"], made["tags"]) == (old, True, 2.0, ["ops"])
+    assert f"superseded by {made['block'][:12]}" in show("learn", "Put in another's place")
+    explained = show("explain", old)
+    assert f"superseded by {made['block']}" in explained
+    assert "by this node: better" in explained
+    assert f"stands in the place of {old}" in show("explain", made["block"])
+    assert "mean of 0.500" in show("revise", made["block"], "It stands in the place of that", "--untagged")

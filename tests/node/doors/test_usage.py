@@ -77,6 +77,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["init", "--passphrase-env", "no name"], "no name"),
     (["init", "--passphrase-env", "LOREMESH_TEST_UNSET"], "LOREMESH_TEST_UNSET"),
     (["demo", "--seed", "-1"], "-1"),
+    (["revise", BLOCK, "t", "--tag", "x", "--untagged"], "--untagged excludes --tag"),
+    (["revise", BLOCK, "t", "--share", "x", "--private"], "--private excludes --share"),
+    (["revise", "zz", "t"], "no block id"),
+    (["archive", ""], "no block id"),
 ]
 
 

@@ -72,6 +72,8 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "frame": st.sampled_from(FrameName),
         "context": labels,
     },
+    "archive": {"why": lines, "who": lines},
+    "revise": {"other": st.integers(0, 9), "alpha_fx": fx, "beta_fx": fx, "why": lines, "who": lines},
     "deprecate": {"why": lines, "who": lines},
     "restore": {"why": lines, "who": lines},
     "connect": {"other": st.integers(0, 9), "weight_fx": unit_fx},

@@ -1,4 +1,4 @@
-"""The commands that judge blocks by their outcomes: worth, deprecate, restore, attribute."""
+"""The commands that judge blocks by their outcomes: worth, attribute, deprecate, archive, restore, revise."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from loremesh.node import params as p
 from loremesh.node import verbs
 from loremesh.node.cli.arguments import BLOCK, LimitOption, SkipOption, invocation
 from loremesh.node.cli.console import answer, progress_shown
+from loremesh.node.cli.inputs import text_given
 from loremesh.node.cli.plain import one_line, plain
 from loremesh.node.cli.render import SHORT_ID, say, table
 from loremesh.node.cli.session import ask
-from loremesh.node.results import Attributed, DecisionTaken, WorthSeen
+from loremesh.node.errors import UsageError
+from loremesh.node.results import Attributed, DecisionTaken, Revised, WorthSeen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,12 +68,67 @@ def deprecate(
     answer(run, result, lambda out: _decided(out, result))
 
 
+def archive(
+    ctx: typer.Context,
+    block: BLOCK,
+    why: Annotated[str, typer.Option(metavar="W", help="The reason, kept in the block's log.")] = "",
+) -> None:
+    """Put a block away. `restore` brings it back.
+
+    It leaves recall, and nothing is said against it: text, log and evidence stay, and so does what peers see.
+
+    \b
+    loremesh archive 3ac1f29b --why "the project is over"
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.ARCHIVE, p.Archive(block, why))
+    answer(run, result, lambda out: _decided(out, result))
+
+
+def revise(
+    ctx: typer.Context,
+    block: BLOCK,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What takes its place; - reads it from standard input.")
+    ],
+    why: Annotated[str, typer.Option(metavar="W", help="The reason, kept in the new block's log.")] = "",
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="T", help="A tag instead of the old ones; may be repeated.")
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPACE", help="A space instead of the old ones; may be repeated."),
+    ] = None,
+    untagged: Annotated[bool, typer.Option("--untagged", help="Take over no tags.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Share it nowhere.")] = False,
+) -> None:
+    """Put a text in the place of a block.
+
+    The old block leaves recall and keeps its log and evidence; `restore` brings it back. The new one has its
+    tags and spaces, and starts from its mean with the mass of two outcomes (revision_weight), which stay
+    here: peers see a new block, and the old one as before.
+
+    \b
+    loremesh revise 3ac1f29b "Restart the indexer after each deploy" --why "v2 needs it"
+    """
+    run = invocation(ctx)
+    if (untagged and tag) or (private and share):
+        raise UsageError(
+            "--untagged excludes --tag, and --private excludes --share", "give one of the two, or neither"
+        )
+    tags = [] if untagged else tag or None
+    spaces = [] if private else share or None
+    params = p.Revise(block, text_given(text), why, tags, spaces)
+    result = ask(run.home, verbs.REVISE, params)
+    answer(run, result, lambda out: _revised(out, result))
+
+
 def restore(
     ctx: typer.Context,
     block: BLOCK,
     why: Annotated[str, typer.Option(metavar="W", help="The reason, kept in the block's log.")] = "",
 ) -> None:
-    """Put a deprecated block back into recall.
+    """Put a block back into recall that was deprecated, archived or revised.
 
     \b
     loremesh restore 3ac1f29b --why "v2 was rolled back"
@@ -109,7 +166,7 @@ def _worths(out: Console, results: list[WorthSeen], *, by_context: bool) -> None
         if by_context:
             name = "(all)" if one.context is None else plain(one.context) or "(none)"
         trend = "" if one.trend == "steady" else f"{one.trend}, {one.recent:.2f} of late"
-        notes = [trend, "deprecated" if one.deprecated else ""]
+        notes = [trend, one.withdrawn]
         notes += [f"to {one.proposal}" if one.proposal else "", "" if by_context else one_line(one.text, 14)]
         shown.add_row(
             name,
@@ -124,8 +181,23 @@ def _worths(out: Console, results: list[WorthSeen], *, by_context: bool) -> None
 
 
 def _decided(out: Console, result: DecisionTaken) -> None:
-    now = "out of recall" if result.deprecated else "in recall"
-    say(out, f"{result.block} is {now}{'' if result.changed else ' already'}")
+    now = f"out of recall, {result.withdrawn}" if result.withdrawn else "in recall"
+    say(out, f"{result.block} is {'' if result.changed else 'already '}{now}")
+
+
+def _revised(out: Console, result: Revised) -> None:
+    state = "learned" if result.created else "known already"
+    state += ", and back in recall" if result.restored else ""
+    say(out, f"{result.block}  {state}")
+    say(out, f"it stands in the place of {result.superseded}, which is out of recall now")
+    if result.mass:
+        say(out, f"it starts from a mean of {result.mean:.3f} with the mass of {result.mass:g} outcomes")
+    else:
+        say(out, "it takes over no mean: there is none, or it has evidence of its own")
+    about = [("tags", result.tags), ("shared into", result.spaces)]
+    for name, values in about:
+        if values:
+            say(out, f"{name} {', '.join(map(plain, values))}")
 
 
 def _attributed(out: Console, result: Attributed) -> None:

@@ -35,7 +35,12 @@ SHORT_ID: Final = 12
 
 def learned(out: Console, result: Learned) -> None:
     """The block's id, and whether it is new."""
-    say(out, f"{result.block}  {'learned' if result.created else 'known already'}")
+    state = "learned" if result.created else "known already"
+    if result.superseded_by:
+        state += f", and superseded by {result.superseded_by[:SHORT_ID]}"
+    elif result.withdrawn:
+        state += f", and {result.withdrawn}: `restore` brings it back into recall"
+    say(out, f"{result.block}  {state}")
 
 
 def learned_many(out: Console, results: Sequence[Learned]) -> None:
@@ -103,6 +108,7 @@ def explained(out: Console, result: Explanation) -> None:
     if result.spaces:
         about.append("shared into " + ", ".join(map(plain, result.spaces)))
     say(out, " · ".join(about))
+    _decision(out, result)
     say(
         out,
         f"alpha {result.alpha:.4g}  beta {result.beta:.4g}  utility {result.utility:.3f}  "
@@ -126,6 +132,19 @@ def explained(out: Console, result: Explanation) -> None:
         for name, (alpha, beta) in result.contexts.items():
             contexts.add_row(plain(name) or "(none)", f"{alpha:.4g}", f"{beta:.4g}")
         out.print(contexts)
+
+
+def _decision(out: Console, result: Explanation) -> None:
+    """What was decided about the block, and which blocks stand in each other's place."""
+    decision = result.decision
+    if decision is not None:
+        why = f": {plain(decision.why)}" if decision.why else ""
+        what = decision.withdrawn or "brought back into recall"
+        say(out, f"{what} {_time(decision.wall_ms)} by {plain(decision.who) or 'this node'}{why}")
+    if result.superseded_by:
+        say(out, f"superseded by {result.superseded_by}")
+    for old in result.supersedes:
+        say(out, f"stands in the place of {old}")
 
 
 def peers(out: Console, results: Sequence[PeerSeen]) -> None:

@@ -15,6 +15,7 @@ from loremesh.node.events import (
     ImportedTrust,
     Incarnation,
     Linked,
+    Revise,
     Trust,
     decode_home,
     decode_own,
@@ -80,6 +81,7 @@ def ours(memory: Memory) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = (seen.held > 0) | (seen.stability_h != 0.0)
     for noted in (own.tags, own.shared, own.links.rows(), own.imported.known):
         found[[row for row in noted if row < length]] = True
+    found[own.decisions.rows()] = True
     return found
 
 
@@ -182,7 +184,9 @@ class _EventPage:
             event = self._without_forgotten(event)
         other = getattr(event, "other", row)
         if other != row and (other >= len(self.mine) or not self.mine[other]):
-            return  # a link to a block that was forgotten
+            if not isinstance(event, Revise):
+                return  # a link to a block that was forgotten
+            event = msgspec.structs.replace(event, other=row)  # it keeps its head start
         kind, detail = tell(event, self._memory.sync.index.id)
         block = "" if row == NO_ROW else self._memory.block_hex(row)
         self.events.append(

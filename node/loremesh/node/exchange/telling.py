@@ -17,6 +17,7 @@ from loremesh.node.events import (
     EPISODE_BYTES,
     PEER_BYTES,
     SPACE_BYTES,
+    Archive,
     Connect,
     Consolidate,
     Counted,
@@ -28,6 +29,7 @@ from loremesh.node.events import (
     RecallHit,
     Rescore,
     Restore,
+    Revise,
     Share,
     Trust,
 )
@@ -46,6 +48,8 @@ Told = (
     | RecallHit
     | Connect
     | Linked
+    | Archive
+    | Revise
     | Deprecate
     | Restore
     | Counted
@@ -61,6 +65,8 @@ KINDS: Final[dict[str, type[Told]]] = {
     "recall_hit": RecallHit,
     "connect": Connect,
     "linked": Linked,
+    "archive": Archive,
+    "revise": Revise,
     "deprecate": Deprecate,
     "restore": Restore,
     "counted": Counted,
@@ -169,7 +175,9 @@ def _check(event: Told) -> None:
             _finite("score", event.score)
         case Connect() | Linked():
             _links(event)
-        case Deprecate() | Restore():
+        case Archive() | Deprecate() | Restore() | Revise():
+            if isinstance(event, Revise):
+                _mass(event.alpha_fx + event.beta_fx)
             check_line("why", event.why, evidence.MAX_WHY_CHARACTERS)
             check_line("who", event.who, evidence.MAX_NAME_CHARACTERS)
         case Counted():
