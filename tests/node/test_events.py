@@ -46,7 +46,12 @@ OWN: list[tuple[Event, str, str]] = [
     (
         RecallHit(1.5, 7, b"e", 4, 0.5, FrameName.TASK, "c"),
         "recall_hit",
-        "9806cb3ff800000000000007c4016504cb3fe000000000000003a163",
+        "9906cb3ff800000000000007c4016504cb3fe000000000000003a163a0",
+    ),
+    (
+        RecallHit(1.5, 7, b"e", 4, 0.5, FrameName.OTHER, "c", "f"),
+        "recall_hit",
+        "9906cb3ff800000000000007c4016504cb3fe000000000000005a163a166",
     ),
     (Connect(1.5, 7, 2, 3), "connect", "9507cb3ff8000000000000070203"),
     (
@@ -78,6 +83,12 @@ def test_the_bytes_in_the_log_are_fixed(event: Event, kind: str, golden: str) ->
 def test_a_forgetting_from_before_it_told_the_last_use_is_still_read() -> None:
     """Such a log does not say when the memory was last used."""
     assert events.decode_home(bytes.fromhex("9522cb3ff8000000000000070409")) == Forgot(1.5, 7, 4, 9, -1)
+
+
+def test_a_hit_from_before_frames_had_names_of_their_own_is_still_read() -> None:
+    """Such a log knows the four frames and no others."""
+    before = bytes.fromhex("9806cb3ff800000000000007c4016504cb3fe000000000000003a163")
+    assert events.decode_own(before) == RecallHit(1.5, 7, b"e", 4, 0.5, FrameName.TASK, "c", "")
 
 
 def test_a_later_version_may_add_fields_at_the_end() -> None:

@@ -27,12 +27,13 @@ class EventError(Exception):
 
 
 class FrameName(IntEnum):
-    """The frame a recall was made in (DESIGN §3, Score)."""
+    """The frame a recall was made in (DESIGN §3, Score); OTHER for one that is named beside it."""
 
     SELF = 1
     ATTENTION = 2
     TASK = 3
     SIMULATE = 4
+    OTHER = 5
 
 
 class Learn(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
@@ -100,7 +101,10 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
 
 
 class RecallHit(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
-    """The block was handed out in `episode` with retrieval weight v. Nothing moves."""
+    """The block was handed out in `episode` with retrieval weight v. Nothing moves.
+
+    `frame_name`: what frame OTHER was called, an own one, a preset or a mixture; '' for the four.
+    """
 
     hour: float
     wall_ms: int
@@ -109,6 +113,7 @@ class RecallHit(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
     score: float
     frame: FrameName
     context: str = ""
+    frame_name: str = ""
 
 
 class Connect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):

@@ -240,10 +240,12 @@ def recall_hits(
     frame: FrameName,
     context: str = "",
     uniform: bool = True,
+    frame_name: str = "",
 ) -> list[tuple[int, RecallHit]]:
     """One recall that handed out these (row, score)s, best first: an episode with a fresh random id[16].
 
-    Retrieval weights are 1 when `uniform`, else the score over the best score, clipped to [0, 1].
+    `frame_name` is what frame OTHER is called. Retrieval weights are 1 when `uniform`, else the score over
+    the best score, clipped to [0, 1].
     """
     _check_id(episode, EPISODE_BYTES, "episode")
     if len(scores) > MAX_EPISODE_BLOCKS:
@@ -263,6 +265,7 @@ def recall_hits(
             float(score),
             frame,
             label,
+            frame_name,
         )
         made.append((row, hit))
     return made

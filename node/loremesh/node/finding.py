@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.errors import UsageError
+from loremesh.node.frames import min_max, recency
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.memory import Memory
 from loremesh.node.order import LearningOrder
 from loremesh.node.ownstate import MAX_EPISODE_BLOCKS
+from loremesh.node.scoping import EVERYTHING, Scope, within
 from loremesh.node.score import (
     ContextEvidence,
     Ranked,
+    RecallFrame,
     Terms,
     hybrid_sim,
     lift_named,
@@ -30,17 +33,17 @@ MAX_QUERY_BYTES: Final = MAX_TEXT_BYTES
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A recall's arguments, checked by `check`."""
+    """A recall's arguments, checked by `check`; frame and scope have been found by then."""
 
     text: str
-    frame: str = "attention"
+    frame: RecallFrame = recall_frame("attention")
     context: str = ""
     k: int = 5
+    scope: Scope = EVERYTHING
 
 
 def check(question: Question) -> Question:
     """The question with its context in normal form. Raises UsageError or InvalidInput naming the field."""
-    recall_frame(question.frame)
     if not 1 <= question.k <= MAX_EPISODE_BLOCKS:
         raise UsageError(f"k is {question.k}", f"ask for 1 to {MAX_EPISODE_BLOCKS} hits")
     try:
@@ -52,6 +55,72 @@ def check(question: Question) -> Question:
     if size > MAX_QUERY_BYTES:
         raise UsageError(f"the query has {size} bytes", f"ask with at most {MAX_QUERY_BYTES}")
     return msgspec.structs.replace(question, context=context_label(question.context))
+
+
+class Look(msgspec.Struct, frozen=True, eq=False):
+    """What a ranking goes by, [n] each: `eligible` rows, the terms as the frame scales them, before links.
+
+    `similarity`: `sim` before any scaling; `cosine` is what the vectors brought to it. `sole_principal`: see
+    `rank`.
+    """
+
+    eligible: NDArray[np.bool_]
+    terms: Terms
+    similarity: NDArray[np.float32]
+    cosine: NDArray[np.float32]
+    sole_principal: NDArray[np.int32]
+
+
+def look(
+    memory: Memory,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    hour: float,
+    *,
+    backoff: float,
+    without: int | None = None,
+) -> Look:
+    """Every row seen from a checked question. Arguments as for `find`."""
+    length, frame = memory.length, question.frame
+    eligible = memory.readable()
+    if without is not None:
+        eligible[without] = False
+    own = memory.own.columns.views(max(length, memory.own.columns.length))
+    if frame.own_only:
+        eligible &= own.held[:length] > 0
+    inside = within(memory, question.scope)
+    if inside is not None:
+        eligible &= inside
+    if vector is None or memory.matrix is None:
+        cosine = np.zeros(length, np.float32)
+    else:
+        cosine = memory.matrix.cosine(vector, length)
+    effective = memory.effective.rows
+    utility, explore = utility_terms(
+        effective.alpha[:length],
+        effective.beta[:length],
+        _context_evidence(memory, question.context) if question.context else None,
+        backoff,
+    )
+    if frame.hourly_decay is None:
+        retrievability = memory.retrievability(hour)
+    else:
+        retrievability = recency(frame.hourly_decay, hour - effective.t_last_h[:length])
+    sim = similarity(memory.lexical, memory.own.learned, question.text, cosine, eligible)
+    terms = Terms(
+        sim=sim,
+        utility=utility,
+        retrievability=retrievability.astype(np.float32),
+        importance=own.importance[:length].astype(np.float32),
+        explore=explore,
+    )
+    return Look(
+        eligible=eligible,
+        terms=min_max(terms, eligible) if frame.min_max else terms,
+        similarity=sim,
+        cosine=cosine,
+        sole_principal=effective.sole_principal[:length],
+    )
 
 
 def find(
@@ -69,42 +138,21 @@ def find(
     `vector` is the query's unit vector (float32[dimension]), None to go by words alone; `hour` the active
     hour now. `without`: a row to do without. The memory has been refreshed.
     """
-    length = memory.length
-    if not length:
+    if not memory.length:
         return []
-    frame = recall_frame(question.frame)
-    eligible = memory.readable()
-    if without is not None:
-        eligible[without] = False
-    own = memory.own.columns.views(max(length, memory.own.columns.length))
-    if frame.own_only:
-        eligible &= own.held[:length] > 0
-    if vector is None or memory.matrix is None:
-        cosine = np.zeros(length, np.float32)
-    else:
-        cosine = memory.matrix.cosine(vector, length)
-    effective = memory.effective.rows
-    utility, explore = utility_terms(
-        effective.alpha[:length],
-        effective.beta[:length],
-        _context_evidence(memory, question.context) if question.context else None,
-        backoff,
-    )
-    retrievability = memory.retrievability(hour).astype(np.float32)
-    terms = Terms(
-        sim=similarity(memory.lexical, memory.own.learned, question.text, cosine, eligible),
-        utility=utility,
-        retrievability=retrievability,
-        importance=own.importance[:length].astype(np.float32),
-        explore=explore,
-    )
+    seen = look(memory, question, vector, hour, backoff=backoff, without=without)
+    return ranked(memory, question, seen, foreign_share)
+
+
+def ranked(memory: Memory, question: Question, seen: Look, foreign_share: float) -> list[Ranked]:
+    """The k best rows of what was seen from the question."""
     return rank(
-        frame,
-        terms,
+        question.frame,
+        seen.terms,
         question.k,
-        eligible=eligible,
+        eligible=seen.eligible,
         block_id=memory.sync.index.id,
-        sole_principal=effective.sole_principal[:length],
+        sole_principal=seen.sole_principal,
         foreign_share=foreign_share,
     )
 
@@ -122,9 +170,7 @@ def similarity(
     `cosine` is float32[n], 0 where a row has no vector. Only `eligible` rows (bool[n]), those that can be
     handed out, pass a match on or set its scale.
     """
-    rows, bm25 = lexical.search(text)
-    found = eligible[rows]
-    rows, bm25 = learned.carry(rows[found], bm25[found], len(cosine))
+    rows, bm25 = learned.carry(*lexical.search(text, among=eligible), len(cosine))
     return lift_named(hybrid_sim(cosine, rows, bm25, eligible), *lexical.named(text))
 
 

@@ -20,6 +20,7 @@ from loremesh.node.errors import Unavailable
 from loremesh.node.events import Event, Forgot, encode
 from loremesh.node.events import HomeEvent as HomeEventKind
 from loremesh.node.fold import apply, apply_home
+from loremesh.node.frames import configured
 from loremesh.node.journal import NodeJournal
 from loremesh.node.memory import Memory
 from loremesh.node.opening import checkpoint_of, decode_fingerprint
@@ -66,6 +67,7 @@ class Ground:
         self.identity = identity
         self.name = name
         self.settings = settings
+        self.frames = configured(settings.frames)
         self.parts = parts
         self.journal = NodeJournal(store, memory, parts.now_ms)
         gap = WALL if settings.memory.clock == "wall" else settings.memory.idle_gap_h

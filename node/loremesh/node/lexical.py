@@ -74,15 +74,21 @@ class LexicalIndex:
             self._texts.remove(row)
             self._labels.remove(row)
 
-    def search(self, query: str, limit: int = SEARCH_LIMIT) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def search(
+        self, query: str, limit: int = SEARCH_LIMIT, among: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `limit` rows (int64) with any of the query's words, and their BM25 (float32), best first.
 
         Texts with equal BM25 are ordered by row, also across the limit: what is found does not depend on the
-        order in which texts came. A query without words finds nothing.
+        order in which texts came. A query without words finds nothing. Only rows
+        `among` which it is (bool[n], n above every row) are found, and count to the limit.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
         rows, bm25 = self._texts.bm25(self._terms(query))
+        if among is not None:
+            inside = among[rows]
+            rows, bm25 = rows[inside], bm25[inside]
         if len(rows) > limit:
             kept = bm25 >= np.partition(bm25, len(bm25) - limit)[len(bm25) - limit]
             rows, bm25 = rows[kept], bm25[kept]

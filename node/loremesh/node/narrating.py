@@ -111,7 +111,7 @@ def _detail(ground: Ground, event: OwnEvent | HomeEvent) -> Detail:
         case RecallHit():
             return {
                 "episode": event.episode.hex(),
-                "frame": event.frame.name.lower(),
+                "frame": event.frame_name or event.frame.name.lower(),
                 "context": event.context,
                 "score": event.score,
                 "retrieval": event.retrieval_fx / ONE,

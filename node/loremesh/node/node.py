@@ -22,6 +22,7 @@ from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
 from loremesh.node.explaining import explain
 from loremesh.node.finding import Question
 from loremesh.node.founding import key_source, make_home, open_home
+from loremesh.node.frames import FrameAsked
 from loremesh.node.ground import Ground
 from loremesh.node.narrating import events_seen
 from loremesh.node.parts import Parts, Progress
@@ -33,6 +34,7 @@ from loremesh.node.results import (
     Explanation,
     FitReport,
     Forgotten,
+    FrameSeen,
     Invited,
     Learned,
     OutcomeTaken,
@@ -45,6 +47,7 @@ from loremesh.node.results import (
     TrustChange,
     WorthSeen,
 )
+from loremesh.node.scoping import Scope, tags_asked
 from loremesh.node.sharing import Sharing
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
@@ -159,11 +162,27 @@ class Node:
         return await learning.learn_many(self._ground, given, _items(tags, "tags"), spaces, progress)
 
     async def recall(
-        self, query: str, *, frame: str = "attention", context: str = "", k: int = 5
+        self,
+        query: str,
+        *,
+        frame: FrameAsked = "attention",
+        context: str = "",
+        k: int = 5,
+        spaces: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
     ) -> Recalled:
-        """The k best blocks for a query, as one episode. Reading is not evidence: nothing moves."""
-        question = Question(query, frame, context, k)
+        """The k best blocks for a query, as one episode. Reading is not evidence: nothing moves.
+
+        `frame`: a name that `frames` lists, or a mixture, {"task": 0.7, "self": 0.3} or "task=0.7,self=0.3".
+        `spaces` (names or ids) and `tags` limit what is handed out to blocks in any of these spaces, with any
+        of these tags; an empty list means none. Raises UnknownThing for a space that this node is not in.
+        """
+        question = self._question(query, frame, context, k, spaces, tags)
         return await using.recall(self._ground, question, self._administration.name_of)
+
+    async def frames(self) -> list[FrameSeen]:
+        """The frames that recall can be asked in: the four, the preset, and own ones of `config.toml`."""
+        return self._ground.frames.seen()
 
     async def outcome(
         self,
@@ -360,6 +379,22 @@ class Node:
             await self.stop()
         finally:
             await self._ground.close()
+
+    def _question(
+        self,
+        query: str,
+        frame: FrameAsked,
+        context: str,
+        k: int,
+        spaces: Sequence[str] | None,
+        tags: Sequence[str] | None,
+    ) -> Question:
+        """What is asked, with frame, spaces and tags found."""
+        scope = Scope(
+            spaces=None if spaces is None else self._sharing.spaces_named(_items(spaces, "spaces")),
+            tags=None if tags is None else tags_asked(_items(tags, "tags")),
+        )
+        return Question(query, self._ground.frames.named(frame), context, k, scope)
 
     async def _consolidate_on(self) -> None:
         """Consolidate whenever something waits, and keep the checkpoint near the log's end."""

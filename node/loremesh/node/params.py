@@ -21,6 +21,10 @@ MAX_HITS: Final = 256
 """Blocks that one recall hands out (an episode holds no more)."""
 MAX_BLOCKS: Final = 256
 """Blocks named in one outcome or confirmation, as many as an episode can hold."""
+MAX_MIXED: Final = 8
+"""Frames in one mixture (`frames.MAX_PARTS`)."""
+MAX_ASKED: Final = 256
+"""Spaces, and tags, that one recall can be limited to."""
 MAX_PAGE: Final = 1000
 """Items of a listed answer; the next page is asked for."""
 MAX_WEIGHT: Final = float(1 << 20)
@@ -34,6 +38,21 @@ Word = Annotated[str, msgspec.Meta(max_length=MAX_WORD, description="a text of a
 Tags = Annotated[list[Word], msgspec.Meta(max_length=32, description="at most 32 tags")]
 Spaces = Annotated[
     list[Word], msgspec.Meta(max_length=256, description="names or ids of spaces, at most 256")
+]
+Frame = Annotated[
+    Word | Annotated[dict[Word, float], msgspec.Meta(min_length=1, max_length=MAX_MIXED)],
+    msgspec.Meta(
+        description="a frame's name, a mixture like task=0.7,self=0.3, or an object of names and shares"
+    ),
+]
+TagsAsked = Annotated[
+    list[Word], msgspec.Meta(max_length=MAX_ASKED, description="at most 256 tags, or null for no limit")
+]
+SpacesAsked = Annotated[
+    list[Word],
+    msgspec.Meta(
+        max_length=MAX_ASKED, description="names or ids of at most 256 spaces, or null for no limit"
+    ),
 ]
 Blocks = Annotated[list[Word], msgspec.Meta(max_length=MAX_BLOCKS, description="ids of at most 256 blocks")]
 SomeBlocks = Annotated[
@@ -83,12 +102,17 @@ class LearnMany(Params, frozen=True):
 
 
 class Recall(Params, frozen=True):
-    """A question, the frame that weighs the score, the context, and how many hits at most."""
+    """A question, the frame that weighs the score, the context, how many hits at most, and their limits.
+
+    Of `spaces` and `tags` null is no limit, and an empty list one that nothing is within.
+    """
 
     query: Text
-    frame: Word = "attention"
+    frame: Frame = "attention"
     context: Word = ""
     k: Hits = 5
+    spaces: SpacesAsked | None = None
+    tags: TagsAsked | None = None
 
 
 class Outcome(Params, frozen=True):

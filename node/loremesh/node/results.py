@@ -46,7 +46,8 @@ class Recalled(msgspec.Struct, frozen=True):
     """One episode: the hits, best first, and the weights their terms were summed with.
 
     `held_back`: a block that would be among them but was left out this time, because it always comes with
-    one of them and outcomes are to tell the two apart.
+    one of them and outcomes are to tell the two apart. `spaces` (name by id) and `tags`: what the recall was
+    limited to, null where it was not; an empty limit has no hits.
     """
 
     episode: str
@@ -55,6 +56,8 @@ class Recalled(msgspec.Struct, frozen=True):
     context: str
     weights: dict[str, float]
     held_back: str = ""
+    spaces: dict[str, str] | None = None
+    tags: list[str] | None = None
 
 
 class OutcomeTaken(msgspec.Struct, frozen=True):
@@ -340,6 +343,22 @@ class Attributed(msgspec.Struct, frozen=True):
     left_out: int
     success: float
     found: list[BlockAttributed]
+
+
+class FrameSeen(msgspec.Struct, frozen=True):
+    """A frame that recall can be asked in. `weights` sum to 1.
+
+    `own_only`: blocks known only from peers stay out. `min_max`: terms are scaled to [0, 1] over what can be
+    handed out. `hourly_decay`: in place of retrievability, this to the active hours since the last event.
+    `source`: built in, a preset, or config.toml.
+    """
+
+    name: str
+    weights: dict[str, float]
+    own_only: bool
+    min_max: bool
+    hourly_decay: float | None
+    source: str
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -43,7 +43,12 @@ room."""
 
 
 class RecallFrame(Struct, frozen=True):
-    """The weights of one way of asking (DESIGN §3). `own_only`: blocks known only from peers stay out."""
+    """The weights of one way of asking (DESIGN §3), which sum to 1.
+
+    `own_only`: blocks known only from peers stay out. `min_max`: each term is scaled to [0, 1] over the
+    eligible rows before it is weighed. `hourly_decay`: what recency fades by per active hour, in place of
+    retrievability by the rules; None for these.
+    """
 
     name: str
     sim: float
@@ -52,6 +57,8 @@ class RecallFrame(Struct, frozen=True):
     importance: float
     explore: float
     own_only: bool = False
+    min_max: bool = False
+    hourly_decay: float | None = None
 
 
 FRAMES: Final[dict[str, RecallFrame]] = {

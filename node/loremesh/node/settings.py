@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from loremesh.crypto.durable import read_small
+from loremesh.node.frametable import FrameSettings
 
 CONFIG_NAME = "config.toml"
 CONFIG_BYTES_MAX = 64 * 1024
@@ -82,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rater: RaterSettings = RaterSettings()
     services: ServiceSettings = ServiceSettings()
     sharing: SharingSettings = SharingSettings()
+    frames: dict[str, FrameSettings] = {}
 
 
 def read_settings(home: Path) -> Settings:
@@ -99,8 +101,25 @@ def read_settings(home: Path) -> Settings:
     if len(raw) > CONFIG_BYTES_MAX:
         raise SettingsError(f"{path} has more than {CONFIG_BYTES_MAX} bytes. Mend the file or remove it")
     try:
-        return msgspec.convert(tomllib.loads(text), Settings)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        stated = tomllib.loads(text)
+        _check_frames(stated.get("frames"))
+        settings = msgspec.convert(stated, Settings)
+        if settings.frames:
+            from loremesh.node.frames import configured  # needs numpy, which most commands do without
+
+            configured(settings.frames)
+        return settings
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, ValueError) as error:
         raise SettingsError(f"{path}: {error}. Mend the field or remove it for its default") from error
     except RecursionError:
         raise SettingsError(f"{path} is nested too deeply. Mend the file or remove it") from None
+
+
+def _check_frames(tables: object) -> None:
+    """Raises ValueError naming the table of an own frame that cannot be; else the message would not."""
+    if isinstance(tables, dict):
+        for name, table in tables.items():
+            try:
+                msgspec.convert(table, FrameSettings)
+            except msgspec.ValidationError as error:
+                raise ValueError(f"[frames.{str(name)[:80]}]: {error}") from None

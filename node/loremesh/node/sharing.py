@@ -163,6 +163,10 @@ class Sharing:
             raise UnknownThing(f"this node is in no space {named[:80]!r}", f"its spaces are: {names}")
         return found[0]
 
+    def spaces_named(self, named: Sequence[str]) -> tuple[bytes, ...]:
+        """Ids of the spaces with these names or ids, each once. Raises UnknownThing for any other."""
+        return tuple(dict.fromkeys(self.space_named(one).space for one in named))
+
     def spaces(self) -> list[SpaceSeen]:
         """The spaces this node is in, by name."""
         seen = [self._seen(space) for space in self._ground.memory.sync.spaces.values()]

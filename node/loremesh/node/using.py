@@ -14,12 +14,13 @@ from loremesh.node.errors import Unavailable, UsageError
 from loremesh.node.events import EPISODE_BYTES, FrameName, Outcome
 from loremesh.node.explaining import NameOf, provenance
 from loremesh.node.finding import Question, check, find
+from loremesh.node.frames import TERMS, weights_of
 from loremesh.node.ground import Ground
+from loremesh.node.memory import Memory
 from loremesh.node.results import Hit, OutcomeTaken, Recalled
-from loremesh.node.score import Ranked, RecallFrame, recall_frame
+from loremesh.node.scoping import Scope
+from loremesh.node.score import FRAMES, Ranked
 from loremesh.sync.limits import Bucket, Meter, drawn, open_again_s
-
-PARTS: Final = ("sim", "utility", "retrievability", "importance", "explore")
 
 MAX_OUTCOME_BLOCKS: Final = 256
 """Blocks named in one outcome: as many as one recall hands out."""
@@ -47,7 +48,7 @@ class OutcomeLimit:
 async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalled:
     """One episode: the k best blocks for the question, logged as handed out. Nothing moves."""
     asked = check(question)
-    frame = recall_frame(asked.frame)
+    frame = asked.frame
     vector = await ground.query_vector(asked.text)
 
     async def work() -> Recalled:
@@ -78,9 +79,10 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
             ground.clock,
             episode,
             [(one.row, one.score) for one in ranked],
-            FrameName[frame.name.upper()],
+            FrameName[frame.name.upper()] if frame.name in FRAMES else FrameName.OTHER,
             asked.context,
             uniform=settings.retrieval_weights == "uniform",
+            frame_name="" if frame.name in FRAMES else frame.name,
         )
         try:
             if hits:
@@ -92,8 +94,10 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
             hits=[_hit(ground, one, texts[one.row], name_of) for one in ranked],
             frame=frame.name,
             context=asked.context,
-            weights=_weights(frame),
+            weights=weights_of(frame),
             held_back="" if apart is None else memory.block_hex(apart),
+            spaces=_spaces(memory, asked.scope),
+            tags=None if asked.scope.tags is None else list(asked.scope.tags),
         )
 
     return await ground.exclusive(work)
@@ -173,11 +177,14 @@ def _hit(ground: Ground, one: Ranked, text: str, name_of: NameOf) -> Hit:
         block=ground.memory.block_hex(one.row),
         text=text,
         score=one.score,
-        parts={name: parts[name] for name in PARTS},
+        parts={name: parts[name] for name in TERMS},
         provenance=provenance(ground.memory, one.row, name_of),
         tags=list(ground.memory.own.tags.get(one.row, ())),
     )
 
 
-def _weights(frame: RecallFrame) -> dict[str, float]:
-    return {name: getattr(frame, name) for name in PARTS}
+def _spaces(memory: Memory, scope: Scope) -> dict[str, str] | None:
+    """The spaces that a recall was limited to, as it states them: name by id."""
+    if scope.spaces is None:
+        return None
+    return {space.hex(): memory.sync.spaces[space].genesis.name for space in scope.spaces}

@@ -47,6 +47,7 @@ from loremesh.node.results import (
     Explanation,
     FitReport,
     Forgotten,
+    FrameSeen,
     Invited,
     Learned,
     OutcomeTaken,
@@ -90,7 +91,7 @@ async def _learn_many(node: Node, p: LearnMany, progress: Progress | None) -> li
 
 
 async def _recall(node: Node, p: Recall, _: Progress | None) -> Recalled:
-    return await node.recall(p.query, frame=p.frame, context=p.context, k=p.k)
+    return await node.recall(p.query, frame=p.frame, context=p.context, k=p.k, spaces=p.spaces, tags=p.tags)
 
 
 async def _outcome(node: Node, p: Outcome, _: Progress | None) -> OutcomeTaken:
@@ -158,6 +159,10 @@ async def _doctor_fit(node: Node, p: DoctorFit, progress: Progress | None) -> Fi
     if p.revert:
         return await node.revert_fit()
     return await node.fit(keep=not p.dry_run, progress=progress)
+
+
+async def _frames(node: Node, p: Page, _: Progress | None) -> list[FrameSeen]:
+    return _page(await node.frames(), p)
 
 
 async def _forget(node: Node, p: OneBlock, _: Progress | None) -> Forgotten:
@@ -230,6 +235,7 @@ ATTRIBUTE: Final = Verb(
 DOCTOR_FIT: Final = Verb(
     "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
 )
+FRAMES: Final = Verb("frames", "The frames there are, with their weights.", Page, list[FrameSeen], _frames)
 FORGET: Final = Verb("forget", "Remove a block from this home.", OneBlock, Forgotten, _forget)
 EXPORT_PAGE: Final = Verb(
     "export_page",
@@ -272,6 +278,7 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         RESTORE,
         ATTRIBUTE,
         DOCTOR_FIT,
+        FRAMES,
         FORGET,
         EXPORT_PAGE,
         IMPORT_PAGE,

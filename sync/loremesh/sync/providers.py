@@ -46,8 +46,12 @@ class Providers:
 
     def count(self, sources: Collection[int]) -> int:
         """How many blocks' content came from any of these sources."""
+        return len(self.rows(sources))
+
+    def rows(self, sources: Collection[int]) -> Ints:
+        """The rows, ascending, whose content came from any of these sources."""
         held = self.held(self._slots.live())
-        return len(np.unique(held.row[np.isin(held.source, list(sources))]))
+        return np.unique(held.row[np.isin(held.source, list(sources))]).astype(np.int64)
 
     def select(self, rows: Ints) -> Ints:
         """The slots of these distinct rows, in no particular order."""

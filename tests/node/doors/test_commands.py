@@ -109,6 +109,26 @@ def test_people_get_text_that_fits_eighty_columns(ask: Ask, show: Callable[..., 
     assert "\x1b" not in tables
 
 
+def test_recall_is_weighed_and_limited_as_asked(ask: Ask, show: Callable[..., str]) -> None:
+    """--frame takes own words for a mixture; --tag and --space limit, are echoed, and shown to people."""
+    ask("space", "create", "scoped")
+    block = ask("learn", "Scoped by its tag", "--tag", "scope:one", "--share", "scoped")["block"]
+    ask("learn", "Scoped by another tag", "--tag", "scope:on")
+    found = ask("recall", "scoped", "--frame", "task=3,self=1", "--tag", "scope:one", "--space", "scoped")
+    assert [hit["block"] for hit in found["hits"]] == [block]
+    assert (found["frame"], found["tags"]) == ("task=0.75,self=0.25", ["scope:one"])
+    assert list(found["spaces"].values()) == ["scoped"]
+    shown = show("recall", "scoped", "--tag", "scope:one", "--space", "scoped", "--frame", "park")
+    assert "only from spaces: scoped" in shown
+    assert "only with tags: scope:one" in shown
+    assert "weights of frame park" in shown
+    assert [frame["name"] for frame in ask("frames")][-1] == "park"
+    assert ask("frames", "--skip", "100") == []
+    listed = show("frames")
+    assert "park: terms scaled min-max; recency 0.995 to the hours" in listed
+    assert max(len(line) for line in listed.splitlines()) <= 80
+
+
 def test_blocks_are_judged_by_their_outcomes(ask: Ask, show: Callable[..., str]) -> None:
     """worth in all, by context and of one block; candidates; deprecate and restore; attribute."""
     bad, good = ask("learn", "Judged to be bad")["block"], ask("learn", "Judged to be good")["block"]

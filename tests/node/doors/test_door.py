@@ -129,6 +129,13 @@ def test_a_page_under_another_name_is_refused(door: DoorFile) -> None:
         ("learn_many", b'{"texts":["fine","a\\u0000b"]}', 400, "NUL"),
         ("recall", b'{"query":"q","k":100000}', 400, "k"),
         ("recall", b'{"query":"q","k":true}', 400, "k"),
+        ("recall", b'{"query":"q","frame":7}', 400, "frame"),
+        ("recall", b'{"query":"q","frame":{}}', 400, "frame"),
+        ("recall", b'{"query":"q","frame":{"task":"1"}}', 400, "frame"),
+        ("recall", b'{"query":"q","frame":{"task":1,"dream":1}}', 400, "dream"),
+        ("recall", b'{"query":"q","tags":"ops"}', 400, "tags"),
+        ("recall", b'{"query":"q","tags":[""]}', 400, "tag"),
+        ("recall", b'{"query":"q","spaces":["tea"]}', 404, "tea"),
         ("outcome", b'{"signal":NaN,"blocks":["%s"]}' % (b"ab" * 32), 400, "JSON"),
         ("outcome", b'{"signal":1e999,"blocks":["%s"]}' % (b"ab" * 32), 400, "signal"),
         ("outcome", b'{"signal":-1e-9,"blocks":["%s"]}' % (b"ab" * 32), 400, "signal"),
@@ -142,6 +149,22 @@ def test_bad_requests_are_named(door: DoorFile, verb: str, body: bytes, status: 
     """Whatever is wrong with a request: its status, the field by name, and a hint."""
     code, error = refusal(door, verb, body)
     assert (code, named in error) == (status, True), error
+
+
+def test_an_empty_limit_is_none_at_all_and_null_is_no_limit(program: Program, door: DoorFile) -> None:
+    """Through the door an empty list stays one: it is not taken for a list that was left out."""
+    program.ask("learn", "Limited through the door", "--tag", "door")
+
+    def hits(limits: bytes) -> tuple[int, list[str] | None]:
+        status, raw = ask(door, "recall", b'{"query":"limited","k":1,%s}' % limits)
+        assert status == 200
+        found = json.loads(raw)
+        return len(found["hits"]), found["tags"]
+
+    assert hits(b'"tags":["door"],"frame":{"task":1,"self":3}') == (1, ["door"])
+    assert hits(b'"tags":[]') == (0, [])
+    assert hits(b'"spaces":[],"tags":["door"]') == (0, ["door"])
+    assert hits(b'"tags":null,"spaces":null') == (1, None)
 
 
 def test_only_posts_are_taken(door: DoorFile) -> None:

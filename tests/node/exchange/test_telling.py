@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from loremesh.node.events import (
     Incarnation,
     Learn,
     OwnEvent,
+    RecallHit,
 )
 from loremesh.node.exchange import telling
 from loremesh.node.exchange.telling import Told, hear, tell
@@ -69,8 +71,9 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "episode": episodes,
         "retrieval_fx": unit_fx,
         "score": st.floats(-10, 10),
-        "frame": st.sampled_from(FrameName),
+        "frame": st.sampled_from([FrameName.SELF, FrameName.ATTENTION, FrameName.TASK, FrameName.SIMULATE]),
         "context": labels,
+        "frame_name": lines,
     },
     "archive": {"why": lines, "who": lines},
     "revise": {"other": st.integers(0, 9), "alpha_fx": fx, "beta_fx": fx, "why": lines, "who": lines},
@@ -112,6 +115,8 @@ def test_what_was_told_is_heard_exactly(kind: str) -> None:
 
     @given(st.builds(telling.KINDS[kind], hour=hours, wall_ms=walls, **FIELDS[kind]))
     def heard(event: Told) -> None:
+        if isinstance(event, RecallHit) and event.frame_name:
+            event = msgspec.structs.replace(event, frame=FrameName.OTHER)
         told_as, detail = tell(event, lambda row: bytes([row]) * 32)
         assert told_as == kind
         assert hear(told_as, event.hour, event.wall_ms, detail, lambda id_: id_[0]) == event

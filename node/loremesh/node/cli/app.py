@@ -44,6 +44,7 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
     (node_commands.up, {}),
     (memory_commands.learn, {}),
     (memory_commands.recall, {}),
+    (memory_commands.frames, {}),
     (memory_commands.outcome, {"context_settings": NEGATIVE_NUMBERS}),
     (memory_commands.confirm, {}),
     (memory_commands.explain, {}),

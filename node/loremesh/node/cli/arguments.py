@@ -18,6 +18,13 @@ BlockOption = Annotated[
 ContextOption = Annotated[
     str, typer.Option(metavar="C", help="A short label for the task, up to 64 characters.")
 ]
+SpaceLimit = Annotated[
+    list[str] | None,
+    typer.Option("--space", metavar="SPACE", help="Only blocks in this space; may be repeated."),
+]
+TagLimit = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="T", help="Only blocks with this tag; may be repeated.")
+]
 LimitOption = Annotated[int, typer.Option(metavar="N", help="Items at most, 1 to 1000.")]
 SkipOption = Annotated[int, typer.Option(metavar="N", help="Leave out the first N, for the next page.")]
 UsesOption = Annotated[int, typer.Option(metavar="N", help="Keys that the token admits, 1 to 10000.")]

@@ -9,7 +9,17 @@ import typer
 from loremesh.node import params as p
 from loremesh.node import verbs
 from loremesh.node.cli import render
-from loremesh.node.cli.arguments import BLOCK, BlockOption, ContextOption, LimitOption, invocation, number
+from loremesh.node.cli.arguments import (
+    BLOCK,
+    BlockOption,
+    ContextOption,
+    LimitOption,
+    SkipOption,
+    SpaceLimit,
+    TagLimit,
+    invocation,
+    number,
+)
 from loremesh.node.cli.console import answer, progress_shown
 from loremesh.node.cli.inputs import batches, lines_given, text_given
 from loremesh.node.cli.invocation import Invocation
@@ -73,23 +83,41 @@ def recall(
         str, typer.Argument(metavar="QUERY", help="What to find help with; - reads it from standard input.")
     ],
     frame: Annotated[
-        str, typer.Option(metavar="FRAME", help="What counts: self, attention, task or simulate.")
+        str, typer.Option(metavar="FRAME", help="What counts: a frame, or a mixture of some.")
     ] = "attention",
     context: ContextOption = "",
     k: Annotated[int, typer.Option("-k", "--k", metavar="N", help="Hits at most, 1 to 256.")] = 5,
+    space: SpaceLimit = None,
+    tag: TagLimit = None,
 ) -> None:
     """Find what helps with a question.
 
     It opens an episode, which takes an outcome. The score and its parts are between 0 and 1. Reading is not
-    evidence: only an outcome moves anything.
+    evidence: only an outcome moves anything. Frames are self, attention, task, simulate, park and your own:
+    `loremesh frames` shows their weights.
 
     \b
     loremesh recall "search is stale after deploy" --frame task --context deploy -k 3
+    loremesh recall "what do we use?" --frame task=0.7,self=0.3 --tag ops --space team
     """
     run = invocation(ctx)
-    params = p.Recall(text_given(query), frame, context, k)
+    params = p.Recall(text_given(query), frame, context, k, space, tag)
     result = ask(run.home, verbs.RECALL, params)
     answer(run, result, lambda out: render.recalled(out, result))
+
+
+def frames(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption = 0) -> None:
+    """List the frames that recall can be asked in, with their weights.
+
+    A table [frames.NAME] in config.toml makes one of your own: proportions of sim, utility, retrievability,
+    importance and explore, and own_only, min_max and hourly_decay where it is to have them.
+
+    \b
+    loremesh frames
+    """
+    run = invocation(ctx)
+    result = ask(run.home, verbs.FRAMES, p.Page(limit, skip))
+    answer(run, result, lambda out: render.frames(out, result))
 
 
 def outcome(

@@ -13,6 +13,7 @@ from loremesh.node.results import (
     Explanation,
     FitReport,
     Forgotten,
+    FrameSeen,
     Hit,
     Invited,
     Learned,
@@ -51,6 +52,10 @@ def learned_many(out: Console, results: Sequence[Learned]) -> None:
 
 def recalled(out: Console, result: Recalled) -> None:
     """The hits, best first, with what their scores are made of."""
+    if result.spaces is not None:
+        say(out, "only from spaces: " + (", ".join(map(plain, result.spaces.values())) or "none"))
+    if result.tags is not None:
+        say(out, "only with tags: " + (", ".join(map(plain, result.tags)) or "none"))
     if not result.hits:
         say(out, f"nothing found (episode {result.episode})")
         return
@@ -66,6 +71,26 @@ def recalled(out: Console, result: Recalled) -> None:
         )
     say(out, f"episode {result.episode}")
     say(out, f"say how it went: loremesh outcome SIGNAL --episode {result.episode}")
+
+
+def frames(out: Console, results: Sequence[FrameSeen]) -> None:
+    """One row per frame: its weights, and below what else there is to say of it."""
+    if not results:
+        say(out, "no more frames")
+        return
+    shown = table("frame", "sim", "utility", "retr.", "import.", "explore", "from")
+    shown.columns[0].no_wrap = True
+    for frame in results:
+        weights = [f"{weight:.3g}" for weight in frame.weights.values()]
+        shown.add_row(one_line(frame.name, 16), *weights, frame.source)
+    out.print(shown)
+    for frame in results:
+        about = ["no blocks known only from peers" if frame.own_only else ""]
+        about += ["terms scaled min-max" if frame.min_max else ""]
+        if frame.hourly_decay is not None:
+            about.append(f"recency {frame.hourly_decay:g} to the hours for retrievability")
+        if told := "; ".join(filter(None, about)):
+            say(out, f"{plain(frame.name)}: {told}")
 
 
 def _hit(out: Console, number: int, hit: Hit) -> None:

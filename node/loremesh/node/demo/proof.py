@@ -25,6 +25,7 @@ from loremesh.node.memory import Memory
 from loremesh.node.node import Node
 from loremesh.node.opening import encode_fingerprint
 from loremesh.node.replaying import effective_by_id, rebuild, registers_by_id
+from loremesh.node.score import recall_frame
 from loremesh.node.snapshot import differences
 from loremesh.node.store.values import Kind
 from loremesh.sync.fixed import ONE
@@ -160,7 +161,7 @@ async def _answers_different(ground: Ground, twin: Memory, answers: Sequence[Ans
     different = 0
     try:
         for answer in answers:
-            question = check(Question(answer.task.question, "task", answer.task.context, HITS))
+            question = check(Question(answer.task.question, recall_frame("task"), answer.task.context, HITS))
             vector: NDArray[np.float32] = (await embedder.embed([question.text], query=True))[0]
             ranked = find(
                 twin,

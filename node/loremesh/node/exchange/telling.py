@@ -34,6 +34,7 @@ from loremesh.node.events import (
     Trust,
 )
 from loremesh.node.exchange.lines import Detail
+from loremesh.node.frames import MAX_FRAME_NAME
 from loremesh.node.params import MAX_HITS
 from loremesh.sync.content import context_label
 from loremesh.sync.errors import InvalidInput
@@ -173,6 +174,9 @@ def _check(event: Told) -> None:
             _label(event.context)
             _episode(event.episode, empty=False)
             _finite("score", event.score)
+            check_line("frame_name", event.frame_name, MAX_FRAME_NAME)
+            if (event.frame is FrameName.OTHER) != bool(event.frame_name):
+                raise InvalidInput("frame_name", "has to be given with frame other, and with no other one")
         case Connect() | Linked():
             _links(event)
         case Archive() | Deprecate() | Restore() | Revise():
