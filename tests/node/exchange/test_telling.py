@@ -129,3 +129,13 @@ def test_what_has_a_default_may_be_left_out() -> None:
     assert hear("learn", 0.0, 0, {"prior": 0.5}, lambda _: 0) == Learn(0.0, 0, 1 << 15)
     with pytest.raises(InvalidInput, match="prior is missing"):
         hear("learn", 0.0, 0, {"tags": []}, lambda _: 0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"), [("other", ""), ("task", "mine"), ("other", "a\nb"), ("other", "x" * 385), ("x", "")]
+)
+def test_a_hit_names_its_frame_once(frame: str, name: str) -> None:
+    """By number for the four, by name for any other, in one line that is not too long."""
+    line: dict[str, object] = {"episode": "00" * 16, "retrieval": 1.0, "score": 0.5, "frame": frame}
+    with pytest.raises(InvalidInput, match="frame"):
+        hear("recall_hit", 0.0, 0, {**line, "frame_name": name}, lambda _: 0)  # type: ignore[dict-item]

@@ -174,9 +174,7 @@ def _check(event: Told) -> None:
             _label(event.context)
             _episode(event.episode, empty=False)
             _finite("score", event.score)
-            check_line("frame_name", event.frame_name, MAX_FRAME_NAME)
-            if (event.frame is FrameName.OTHER) != bool(event.frame_name):
-                raise InvalidInput("frame_name", "has to be given with frame other, and with no other one")
+            _frame_name(event)
         case Connect() | Linked():
             _links(event)
         case Archive() | Deprecate() | Restore() | Revise():
@@ -338,6 +336,12 @@ def check_line(name: str, text: str, most: int) -> None:
     """One line that can be stored and shown. Raises InvalidInput naming the field."""
     if len(text) > most or not text.isprintable():
         raise InvalidInput(name, f"is {text[:80]!a}; it must be at most {most} printable characters")
+
+
+def _frame_name(event: RecallHit) -> None:
+    check_line("frame_name", event.frame_name, MAX_FRAME_NAME)
+    if (event.frame is FrameName.OTHER) != bool(event.frame_name):
+        raise InvalidInput("frame_name", "has to be given with frame other, and with no other one")
 
 
 def _episode(episode: bytes, *, empty: bool) -> None:
