@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loremesh.crypto.peerid import peer_id
+from loremesh.node.beta import quantile
 from loremesh.node.columns import OwnViews, Status, withdrawal_name
+from loremesh.node.fading import Fading
 from loremesh.node.memory import Memory
 from loremesh.node.overlap import set_aside
-from loremesh.node.results import DecisionSeen, Explanation, Provenance, SourceClaim
+from loremesh.node.results import DecisionSeen, EpisodeSeen, Explanation, Provenance, SourceClaim
+from loremesh.node.worth import CREDIBLE, interval
 from loremesh.sync.combine import shares
 from loremesh.sync.fixed import ONE
 from loremesh.sync.registers import Held, Registers
 
+CURVE_H: Final = (1.0, 8.0, 24.0, 72.0, 168.0, 720.0)
+"""Active hours ahead at which the curve is told: an hour to a month."""
+
+Floats = NDArray[np.float64]
 NameOf = Callable[[bytes], str]
 """A peer's public key → what it calls itself, '' when it does not say."""
 
 
-def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -> Explanation:
+def explain(
+    memory: Memory,
+    row: int,
+    text: str,
+    hour: float,
+    name_of: NameOf,
+    episodes: Sequence[EpisodeSeen] = (),
+) -> Explanation:
     """The block in `row`, which `memory.knows`. The memory has been refreshed."""
     own = memory.own.columns.views(max(memory.length, memory.own.columns.length))
     effective = memory.effective.rows
     alpha, beta = int(effective.alpha[row]), int(effective.beta[row])
     stability_h, last_h = float(effective.stability_h[row]), float(effective.t_last_h[row])
+    contexts = _by_context(memory, row)
+    mass = np.array([[alpha], [beta]]) / ONE
+    low, high = (float(end[0]) for end in credible_utility(mass[0], mass[1]))
+    fading = memory.fading(np.array([row], np.int64), hour)
     spaces = memory.own.shared.get(row, set()) | {
         memory.sync.registers.sources[source].space for source in memory.sync.providers.of(row)
     }
@@ -43,15 +63,48 @@ def explain(memory: Memory, row: int, text: str, hour: float, name_of: NameOf) -
         stability_h=stability_h,
         difficulty=float(own.difficulty[row]),
         importance=float(own.importance[row]),
-        retrievability=float(memory.retrievability(hour)[row]),
+        retrievability=float(fading.after(0.0)[0]),
         last_event_h=last_h if np.isfinite(last_h) else 0.0,
         hour=hour,
         sources=[*_own_claims(memory, row), *_peer_claims(memory, row, name_of)],
-        contexts=_by_context(memory, row),
+        contexts=contexts,
         decision=_decision(memory, row),
         superseded_by=_named(memory, memory.own.decisions.successor(row)),
         supersedes=[_named(memory, old) for old in memory.own.decisions.replaced_by(row)],
+        utility_low=low,
+        utility_high=high,
+        credible=CREDIBLE,
+        context_intervals=_intervals(contexts),
+        to_90_h=_hours(fading, 0.9),
+        to_50_h=_hours(fading, 0.5),
+        curve=[(ahead_h, float(fading.after(ahead_h)[0])) for ahead_h in CURVE_H],
+        episodes=list(episodes),
     )
+
+
+def credible_utility(alpha: Floats, beta: Floats) -> tuple[Floats, Floats]:
+    """Ends of the middle CREDIBLE of Beta(α, β), [n] each; α and β count as half an outcome at least, so that
+    what was never seen is not held to be impossible.
+    """
+    pairs, at = np.unique(np.stack([alpha, beta]), axis=1, return_inverse=True)
+    at = at.ravel()
+    shapes = np.maximum(pairs, 0.5)
+    tail = 0.5 * (1.0 - CREDIBLE)
+    return quantile(tail, *shapes)[at], quantile(1.0 - tail, *shapes)[at]
+
+
+def _intervals(contexts: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Of worth by context, as `worth` has them: contexts have no prior."""
+    if not contexts:
+        return {}
+    counts = np.array(list(contexts.values())).T
+    low, high = interval(counts[0], counts[1])
+    return dict(zip(contexts, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+
+
+def _hours(fading: Fading, level: float) -> float | None:
+    found = float(fading.until(level)[0])
+    return found if np.isfinite(found) else None
 
 
 def _decision(memory: Memory, row: int) -> DecisionSeen | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from loremesh.node.columns import Withdrawn
 from loremesh.node.effective import Effective
 from loremesh.node.errors import UnknownThing, UsageError
+from loremesh.node.fading import Fading
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
 from loremesh.node.ownstate import OwnState
@@ -89,6 +90,18 @@ class Memory:
         length, rows = self.length, self.effective.rows
         return self.own.rules.retrievability(
             hour - rows.t_last_h[:length], rows.stability_h[:length], self.own.history.pasts(hour, length)
+        )
+
+    def fading(self, rows: Rows, hour: float) -> Fading:
+        """How recall of these rows fades from the active hour `hour` on, as of the last refresh."""
+        effective = self.effective.rows
+        pasts = self.own.history.pasts(hour, self.length)
+        return Fading(
+            self.own.rules,
+            hour,
+            effective.t_last_h[rows],
+            effective.stability_h[rows],
+            None if pasts is None else tuple(column[rows] for column in pasts.columns),
         )
 
     def take_up(self, own: OwnState) -> None:

@@ -16,6 +16,7 @@ from loremesh.node import fits, forgetting, judging, learning, replaying, revisi
 from loremesh.node.administering import Administration
 from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
+from loremesh.node.episodes import last_episodes
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
 from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
@@ -208,11 +209,13 @@ class Node:
         named = _items(blocks, "blocks")
         return await using.outcome_of_blocks(self._ground, self._limit, named, signal, weight, label)
 
-    async def confirm(self, blocks: Sequence[str]) -> OutcomeTaken:
+    async def confirm(self, blocks: Sequence[str], *, context: str = "") -> OutcomeTaken:
         """These blocks were of use, though nobody judged: a good outcome of small weight."""
-        weight = self._ground.settings.memory.confirm_weight
+        weight, label = self._ground.settings.memory.confirm_weight, context_label(context)
         named = _items(blocks, "blocks")
-        return await using.outcome_of_blocks(self._ground, self._limit, named, 1.0, weight, "", implicit=True)
+        return await using.outcome_of_blocks(
+            self._ground, self._limit, named, 1.0, weight, label, implicit=True
+        )
 
     async def consolidate(self, progress: Progress | None = None, limit: int | None = None) -> Consolidated:
         """Embed and rate what was learned since. Resumable; what is done stays. Raises EmbedderError."""
@@ -228,7 +231,8 @@ class Node:
             await ground.refresh()
             row = ground.memory.row_named(block)
             text = (await ground.store.texts([row]))[row]
-            return explain(ground.memory, row, text, ground.hour(), self._administration.name_of)
+            episodes = await last_episodes(ground, row)
+            return explain(ground.memory, row, text, ground.hour(), self._administration.name_of, episodes)
 
         return await ground.exclusive(work)
 

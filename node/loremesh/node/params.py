@@ -129,9 +129,10 @@ class Outcome(Params, frozen=True):
 
 
 class Confirm(Params, frozen=True):
-    """Blocks that were used."""
+    """Blocks that were used, and what for."""
 
     blocks: SomeBlocks
+    context: Word = ""
 
 
 class Consolidate(Params, frozen=True):

@@ -97,6 +97,10 @@ class SourceClaim(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """A block's effective numbers and where they come from. `alpha` and `beta` are effective.
 
+    `utility` lies between `utility_low` and `utility_high` with the probability `credible`, and so does worth
+    in each context by `context_intervals`. `to_90_h`, `to_50_h`: active hours until retrievability falls to
+    0.9 and to 0.5 if nothing happens (0: it is there already; null: not within a hundred years); `curve`:
+    (hours ahead, retrievability) by the rules in use. `episodes`: the last ones, newest first.
     `decision`: the last one about it that holds. `superseded_by` stands in its place; of those in
     `supersedes` it stands in the place itself.
     """
@@ -121,6 +125,32 @@ class Explanation(msgspec.Struct, frozen=True):
     decision: DecisionSeen | None = None
     superseded_by: str = ""
     supersedes: list[str] = []
+    utility_low: float = 0.0
+    utility_high: float = 1.0
+    credible: float = 0.0
+    context_intervals: dict[str, tuple[float, float]] = {}
+    to_90_h: float | None = None
+    to_50_h: float | None = None
+    curve: list[tuple[float, float]] = []
+    episodes: list[EpisodeSeen] = []
+
+
+class EpisodeSeen(msgspec.Struct, frozen=True):
+    """One use of a block: a recall that handed it out, or an outcome that named it (`frame` '' then).
+
+    `signal` is null while nobody has judged it; `implicit`: a confirm. `companions`: other blocks of the same
+    episode that are still here.
+    """
+
+    episode: str
+    hour: float
+    wall_ms: int
+    context: str
+    frame: str
+    signal: float | None
+    weight: float
+    implicit: bool
+    companions: int
 
 
 class DecisionSeen(msgspec.Struct, frozen=True):

@@ -108,7 +108,7 @@ async def _outcome(node: Node, p: Outcome, _: Progress | None) -> OutcomeTaken:
 
 
 async def _confirm(node: Node, p: Confirm, _: Progress | None) -> OutcomeTaken:
-    return await node.confirm(p.blocks)
+    return await node.confirm(p.blocks, context=p.context)
 
 
 async def _consolidate(node: Node, p: Consolidate, progress: Progress | None) -> Consolidated:

@@ -149,18 +149,18 @@ def outcome(
     answer(run, result, lambda out: render.outcome_taken(out, result))
 
 
-def confirm(ctx: typer.Context, block: BlockOption = None) -> None:
+def confirm(ctx: typer.Context, block: BlockOption = None, context: ContextOption = "") -> None:
     """Say that blocks were used.
 
     An outcome of 1 with a small weight: 0.1 unless the home's settings differ.
 
     \b
-    loremesh confirm --block 3ac1f29b --block 77d0e51c
+    loremesh confirm --block 3ac1f29b --block 77d0e51c --context deploy
     """
     run = invocation(ctx)
     if not block:
         raise UsageError("confirm names no block", "give --block ID, once or more")
-    result = ask(run.home, verbs.CONFIRM, p.Confirm(block))
+    result = ask(run.home, verbs.CONFIRM, p.Confirm(block, context))
     answer(run, result, lambda out: render.outcome_taken(out, result))
 
 
@@ -168,7 +168,8 @@ def explain(ctx: typer.Context, block: BLOCK) -> None:
     """Show a block's numbers and where they come from.
 
     alpha and beta are masses of evidence for and against; stability (S) is in active hours. A source's alpha
-    and beta are its raw claim; what trust and caps let count of it stands beside.
+    and beta are its raw claim; what trust and caps let count of it stands beside. Utility lies in its
+    interval with 90 %. The curve to come is what happens while nothing happens, by the rules in use.
 
     \b
     loremesh explain 3ac1f29b

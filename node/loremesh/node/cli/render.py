@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from loremesh.node.cli.plain import one_line, plain
 from loremesh.node.results import (
     Consolidated,
+    EpisodeSeen,
     EventSeen,
     Explanation,
     FitReport,
@@ -136,7 +137,8 @@ def explained(out: Console, result: Explanation) -> None:
     _decision(out, result)
     say(
         out,
-        f"alpha {result.alpha:.4g}  beta {result.beta:.4g}  utility {result.utility:.3f}  "
+        f"utility {result.utility:.3f} ({result.utility_low:.2f}-{result.utility_high:.2f} with "
+        f"{result.credible:.0%})  alpha {result.alpha:.4g}  beta {result.beta:.4g}  "
         f"importance {result.importance:.2f}",
     )
     say(
@@ -145,6 +147,7 @@ def explained(out: Console, result: Explanation) -> None:
         f"retrievability {result.retrievability:.3f}  last event at hour {result.last_event_h:.2f} "
         f"of {result.hour:.2f}",
     )
+    _curve(out, result)
     shown = table("source", "trust", "alpha", "beta", "S (h)", "counted α", "counted β")
     shown.columns[0].no_wrap = True
     for source in result.sources:
@@ -153,10 +156,42 @@ def explained(out: Console, result: Explanation) -> None:
         shown.add_row(_source(source.source, source.name), f"{source.trust:g}", *claim, *counted)
     out.print(shown)
     if result.contexts:
-        contexts = table("context", "alpha", "beta")
+        contexts = table("context", "alpha", "beta", "worth", f"{result.credible:.0%}")
         for name, (alpha, beta) in result.contexts.items():
-            contexts.add_row(plain(name) or "(none)", f"{alpha:.4g}", f"{beta:.4g}")
+            low, high = result.context_intervals[name]
+            worth = f"{alpha / (alpha + beta):.2f}" if alpha + beta else "-"
+            counts = (f"{alpha:.4g}", f"{beta:.4g}", worth, f"{low:.2f}-{high:.2f}")
+            contexts.add_row(plain(name) or "(none)", *counts)
         out.print(contexts)
+    _episodes(out, result.episodes)
+
+
+def _curve(out: Console, result: Explanation) -> None:
+    """When it will have faded how far, if nothing happens."""
+    levels = ((0.9, result.to_90_h), (0.5, result.to_50_h))
+    say(out, "it falls " + ", ".join(f"to {level:g} {_ahead(hours)}" for level, hours in levels))
+    points = "  ".join(f"{value:.2f} in {ahead:g} h" for ahead, value in result.curve)
+    say(out, f"retrievability to come: {points}")
+
+
+def _ahead(hours: float | None) -> str:
+    if hours is None:
+        return "not within a hundred years of use"
+    return f"in {hours:.4g} h" if hours else "already"
+
+
+def _episodes(out: Console, episodes: Sequence[EpisodeSeen]) -> None:
+    if not episodes:
+        return
+    shown = table("last used", "as", "context", "signal", "weight", "with")
+    for one in episodes:
+        kind = "confirm" if one.implicit else one.frame or "named"
+        judged = one.signal is not None
+        signal = f"{one.signal:.2f}" if judged else "-"
+        weight = f"{one.weight:.4g}" if judged else "-"
+        about = (kind, one_line(one.context, 16), signal, weight, count(one.companions, "other"))
+        shown.add_row(_time(one.wall_ms), *about)
+    out.print(shown)
 
 
 def _decision(out: Console, result: Explanation) -> None:

@@ -205,6 +205,14 @@ def events_of(
     return [open_row(ledger, RawRow._make(raw)) for raw in found]
 
 
+def newest_of(connection: sqlite3.Connection, ledger: Ledger, row: int, limit: int) -> list[LogRow]:
+    """The last `limit` own events about the block in `row`, newest first."""
+    found = connection.execute(
+        f"{_ROW} WHERE log.kind = 1 AND log.ref = ? ORDER BY log.n DESC LIMIT ?", (row, limit)
+    ).fetchall()
+    return [open_row(ledger, RawRow._make(raw)) for raw in found]
+
+
 def frames_of(
     connection: sqlite3.Connection, ledger: Ledger, feed: Feed, first: int, last: int, budget_bytes: int
 ) -> list[StoredFrame]:

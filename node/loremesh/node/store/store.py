@@ -260,6 +260,10 @@ class Store:
         """At most `limit` own events about the block in `row`, behind log row `after`. Raises Damaged."""
         return await self._run(log.events_of, row, after, min(limit, EVENTS_MAX))
 
+    async def newest_events(self, row: int, limit: int) -> list[LogRow]:
+        """The last own events about the block in `row`, `limit` at most, newest first. Raises Damaged."""
+        return await self._run(log.newest_of, row, min(limit, EVENTS_MAX))
+
     async def frames(
         self, feed: Feed, first: int, last: int, budget_bytes: int = REPLY_BYTES_MAX
     ) -> list[StoredFrame]:
