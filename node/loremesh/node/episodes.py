@@ -67,7 +67,7 @@ async def _told(ground: Ground, row: int, found: _Found) -> EpisodeSeen:
         hour=first.hour,
         wall_ms=first.wall_ms,
         context=first.context if outcome is None else outcome.context,
-        frame="" if found.hit is None else found.hit.frame.name.lower(),
+        frame="" if found.hit is None else found.hit.frame_name or found.hit.frame.name.lower(),
         signal=None if outcome is None else outcome.signal,
         weight=0.0 if outcome is None else outcome.weight_fx / ONE,
         implicit=outcome is not None and outcome.implicit,
