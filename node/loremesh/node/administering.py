@@ -9,13 +9,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from loremesh.crypto.errors import MistypedPeerId
 from loremesh.crypto.peerid import parse_peer_id, peer_id
 from loremesh.node import evidence
+from loremesh.node.embed.registry import names
 from loremesh.node.errors import UnknownThing, UsageError
 from loremesh.node.events import Trust, decode_home
 from loremesh.node.ground import NO_ROW, Ground
-from loremesh.node.opening import follow_trust
+from loremesh.node.opening import decode_fingerprint, follow_trust
 from loremesh.node.replaying import digest
 from loremesh.node.results import Feed, PeerSeen, Status, TrustChange
 from loremesh.node.sharing import Sharing
@@ -100,7 +103,7 @@ class Administration:
 
         async def work() -> Status:
             await self._ground.refresh()
-            return self._status(running)
+            return msgspec.structs.replace(self._status(running), reembedding=await self._reembedding())
 
         return await self._ground.exclusive(work)
 
@@ -141,6 +144,21 @@ class Administration:
             running=running,
             pid=os.getpid(),
             trouble=self._troubles(),
+            vectors_by="" if memory.fingerprint is None else memory.fingerprint.name,
+        )
+
+    async def _reembedding(self) -> str:
+        """How far a change of embedder is, whether it goes on now or waits to be gone on with."""
+        under_way = self._ground.reembedding
+        if under_way is not None and under_way.total:
+            return f"{under_way.done} of {under_way.total} blocks by {under_way.model}"
+        staged = await self._ground.store.staged()
+        if staged is None:
+            return ""
+        named = decode_fingerprint(staged[0])
+        return (
+            f"{staged[2]} blocks by {named.name if named else staged[0]}, stopped: go on with "
+            "`loremesh doctor reembed`"
         )
 
     async def _change(self, origin: bytes, value: float, why: str, *, revoked: bool) -> TrustChange:
@@ -208,6 +226,12 @@ class Administration:
     def _troubles(self) -> list[str]:
         status = self._sharing.status()
         found = [self.trouble] if self.trouble else []
+        made_by, named = self._ground.memory.fingerprint, self._ground.settings.embedder.name
+        if made_by is not None and not names(named, made_by):
+            found.append(
+                f"the vectors in use are by {made_by.name}, the settings name {named}: `loremesh doctor "
+                "reembed` changes over"
+            )
         for space in status.spaces if status else ():
             found += [f"{self._name(space.space)}: {error}" for error in space.last_errors]
         server = self._sharing.hosting.server

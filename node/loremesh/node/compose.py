@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Mapping
 
-from loremesh.node.embed.registry import open_embedder
+from loremesh.node.embed.registry import open_embedder, open_former
 from loremesh.node.parts import Parts
-from loremesh.node.ports import Embedder
+from loremesh.node.ports import Embedder, Fingerprint
 from loremesh.node.providers.budget import Budget
 from loremesh.node.providers.registry import open_rater
 from loremesh.node.settings import Settings
@@ -28,6 +28,10 @@ def real_parts(settings: Settings, environ: Mapping[str, str]) -> Parts:
         named = settings.embedder
         return await open_embedder(named.name, environ, key_env=named.api_key_env, dimension=dimension)
 
+    async def former(made_by: Fingerprint) -> Embedder:
+        named = settings.embedder
+        return await open_former(made_by, named.name, environ, key_env=named.api_key_env)
+
     asked, rated_by = settings.services, settings.rater
     budget = Budget(asked.calls_per_hour, asked.tokens_per_day, now_ms)
     return Parts(
@@ -40,4 +44,5 @@ def real_parts(settings: Settings, environ: Mapping[str, str]) -> Parts:
         random_bytes=os.urandom,
         open_bus=NatsBus,
         budget=budget,
+        open_former=former,
     )

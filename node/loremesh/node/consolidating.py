@@ -65,6 +65,8 @@ async def _embed(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> 
     fingerprint = embedder.fingerprint
 
     async def work() -> int:
+        if ground.memory.fingerprint not in (None, fingerprint):
+            return 0  # the home changed its embedder meanwhile; these rows have the new one's vectors
         kept = [at for at, row in enumerate(lacking) if ground.memory.has_content(row)]
         if kept:
             at = np.array(lacking, np.int64)[kept]

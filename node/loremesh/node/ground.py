@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+import msgspec
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from loremesh.crypto.identity import Identity
 from loremesh.node.clock import WALL, ActiveClock
-from loremesh.node.errors import Unavailable
+from loremesh.node.errors import NodeError, Unavailable
 from loremesh.node.events import Event, Forgot, encode
 from loremesh.node.events import HomeEvent as HomeEventKind
 from loremesh.node.fold import apply, apply_home
@@ -44,6 +45,21 @@ HomeRow = tuple[int, Event]
 """A block's row and what happened to it; row NO_ROW for an event about no block."""
 
 NO_ROW: Final = -1
+
+
+class QueryVector(msgspec.Struct, frozen=True):
+    """A query's unit vector, float32[dimension], and the model it is of."""
+
+    model: Fingerprint
+    vector: NDArray[np.float32]
+
+
+class Reembedding(msgspec.Struct):
+    """A change of embedder under way: to which, and how many blocks of how many have its vectors."""
+
+    model: str = ""
+    done: int = 0
+    total: int = 0
 
 
 class Ground:
@@ -77,6 +93,9 @@ class Ground:
         """Rows whose registers or content may have to be stated in their spaces."""
         self.on_touch: Callable[[], None] = lambda: None
         self.turns = Turns()
+        self.superseded = False
+        """Whether the settings name another embedder than the one whose vectors are in use."""
+        self.reembedding: Reembedding | None = None
         self._dead: list[int] = []
         self._lock = asyncio.Lock()
         self._embedder: Embedder | None = None
@@ -168,10 +187,11 @@ class Ground:
             self._dead = []
 
     async def embedder(self) -> Embedder:
-        """The embedder that the settings name, opened at the first call.
+        """The embedder whose vectors are in use, opened at the first call; of a new home the settings' own.
 
-        Raises EmbedderError, and Unavailable when the stored vectors are another model's: vectors of two
-        models cannot be compared.
+        Where the settings name another by now, vectors go on being made by the one before, for vectors of two
+        models cannot be compared, until `doctor reembed`. Raises EmbedderError, and Unavailable where the one
+        before cannot be had any more.
         """
         async with self._embedder_lock:
             if self._embedder is None:
@@ -179,21 +199,57 @@ class Ground:
                 opened = await self.parts.open_embedder(stored.dimension if stored else None)
                 if stored is not None and opened.fingerprint != stored:
                     await opened.close()
-                    raise Unavailable(
-                        f"the vectors of this home were made by {_named(stored)}, "
-                        f"but the settings name {_named(opened.fingerprint)}",
-                        "set [embedder] name in config.toml back to the model that made them",
-                    )
+                    opened = await self._former(stored, opened.fingerprint)
+                    self.superseded = True
                 self._embedder = opened
             return self._embedder
 
-    async def query_vector(self, text: str) -> NDArray[np.float32] | None:
-        """The query's unit vector, None while no block has one."""
+    async def _former(self, stored: Fingerprint, named: Fingerprint) -> Embedder:
+        """The embedder that made the vectors in use, which the settings no longer name."""
+        hint = (
+            "run `loremesh doctor reembed` to change over, or set [embedder] name in config.toml back to the "
+            "model that made them"
+        )
+        said = (
+            f"the vectors of this home were made by {_named(stored)}, but the settings name {_named(named)}"
+        )
+        self.superseded = True
+        if self.parts.open_former is None:
+            raise Unavailable(said, hint)
+        try:
+            former = await self.parts.open_former(stored)
+        except NodeError as error:
+            raise Unavailable(f"{said}; the former cannot be used: {error}", hint) from None
+        if former.fingerprint != stored:
+            await former.close()
+            raise Unavailable(f"{said}; the former is {_named(former.fingerprint)} now", hint)
+        return former
+
+    async def use_embedder(self, embedder: Embedder) -> None:
+        """The vectors in use are this one's from now on."""
+        async with self._embedder_lock:
+            former, self._embedder = self._embedder, embedder
+            self.superseded = False
+        if former is not None and former is not embedder:
+            await former.close()
+
+    async def query_vector(self, text: str) -> QueryVector | None:
+        """The query's unit vector and its model; None while no block has one.
+
+        Also None where the settings name another embedder and the one before does not answer: until `doctor
+        reembed` is done words alone have to do.
+        """
         if self.memory.matrix is None or not len(self.memory.matrix):
             return None
-        embedder = await self.embedder()
-        vector: NDArray[np.float32] = (await embedder.embed([normalise(text)], query=True))[0]
-        return vector
+        try:
+            embedder = await self.embedder()
+            vector: NDArray[np.float32] = (await embedder.embed([normalise(text)], query=True))[0]
+        except Unavailable as error:
+            if not self.superseded:
+                raise
+            log.warning("recalled_by_words_alone", error=str(error))
+            return None
+        return QueryVector(embedder.fingerprint, vector)
 
     async def checkpoint_if_due(self) -> bool:
         """Write the checkpoint when enough has happened since the last one."""

@@ -62,10 +62,16 @@ class Memory:
         self.effective.mark_row(row)
 
     def use_vectors(self, fingerprint: Fingerprint) -> VectorMatrix:
-        """The matrix for vectors of this model, made when there is none yet."""
+        """The matrix for vectors of this model, made when there is none yet; ValueError for another."""
         if self.matrix is None:
             self.matrix, self.fingerprint = VectorMatrix(fingerprint.dimension), fingerprint
+        if fingerprint != self.fingerprint:
+            raise ValueError("the vectors in use are another model's")
         return self.matrix
+
+    def change_vectors(self, fingerprint: Fingerprint, matrix: VectorMatrix) -> None:
+        """Use these vectors, of another model, in place of those in use."""
+        self.fingerprint, self.matrix = fingerprint, matrix
 
     def refresh(self) -> tuple[Rows, Rows]:
         """Bring the effective columns up to date; returns the rows that came into view and those that left,

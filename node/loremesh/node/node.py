@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from loremesh.crypto.keystores import KeySource
-from loremesh.node import fits, forgetting, judging, learning, replaying, revising, using
+from loremesh.node import fits, forgetting, judging, learning, reembedding, replaying, revising, using
 from loremesh.node.administering import Administration
 from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
@@ -41,6 +41,7 @@ from loremesh.node.results import (
     OutcomeTaken,
     PeerSeen,
     Recalled,
+    Reembedded,
     Replayed,
     Revised,
     SpaceSeen,
@@ -304,6 +305,14 @@ class Node:
     async def revert_fit(self) -> FitReport:
         """Go back to the published weights, as if none had ever been fitted. Raises UsageError for none."""
         return await fits.revert_fit(self._ground)
+
+    async def reembed(self, progress: Progress | None = None) -> Reembedded:
+        """Make all vectors anew with the embedder that the settings name now. Resumable; until it is done
+        recall goes on with the old ones. Raises EmbedderError, Conflict.
+        """
+        done = await reembedding.reembed(self._ground, progress)
+        await self._ground.checkpoint_if_due()
+        return done
 
     async def forget(self, block: str) -> Forgotten:
         """Destroy a block here: key, text, vector, events, and its rows in frames."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from loremesh.node.ports import Embedder, Rater
+from loremesh.node.ports import Embedder, Fingerprint, Rater
 from loremesh.node.providers.budget import Budget
 from loremesh.sync.busport import Bus
 
@@ -21,6 +21,7 @@ class Parts(msgspec.Struct, frozen=True):
     needed, since a model takes a moment to load. `now_ms` is wall time (ms since 1970, UTC), `monotonic_s` a
     steady clock, `random_bytes` a source of unpredictable bytes. `open_bus` takes a server's URL, the secret
     nkey seed to show it ('' for none) and what the connection is to be called there; it is not connected yet.
+    `open_former` opens the embedder of vectors that are here already, where the settings name another by now.
     `rater` is None where nothing is to be rated. `budget`: of the language models that are asked, if any.
     """
 
@@ -31,3 +32,4 @@ class Parts(msgspec.Struct, frozen=True):
     random_bytes: Callable[[int], bytes]
     open_bus: Callable[[str, str, str], Bus]
     budget: Budget | None = None
+    open_former: Callable[[Fingerprint], Awaitable[Embedder]] | None = None

@@ -81,6 +81,16 @@ class Consolidated(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class Reembedded(msgspec.Struct, frozen=True):
+    """Whether the home has another embedder's vectors now; `embedded` blocks by this run, `blocks` in all."""
+
+    changed: bool
+    embedder: str
+    before: str
+    embedded: int = 0
+    blocks: int = 0
+
+
 class SourceClaim(msgspec.Struct, frozen=True):
     """Evidence by source: raw claim in alpha and beta, what of it counts today in counted_*."""
 
@@ -412,7 +422,11 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The node at a glance. `registers_digest` is order-free: equal on two nodes, equal registers."""
+    """The node at a glance. `registers_digest` is order-free: equal on two nodes, equal registers.
+
+    `vectors_by`: the model of the vectors in use, '' for none. `reembedding`: how far `doctor reembed` is, ''
+    when none was begun.
+    """
 
     peer: str
     name: str
@@ -434,3 +448,5 @@ class Status(msgspec.Struct, frozen=True):
     running: bool
     pid: int
     trouble: list[str]
+    vectors_by: str = ""
+    reembedding: str = ""

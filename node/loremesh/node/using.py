@@ -49,7 +49,7 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
     """One episode: the k best blocks for the question, logged as handed out. Nothing moves."""
     asked = check(question)
     frame = asked.frame
-    vector = await ground.query_vector(asked.text)
+    query = await ground.query_vector(asked.text)
 
     async def work() -> Recalled:
         hour = ground.tick()
@@ -61,7 +61,7 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
             return find(
                 memory,
                 asked,
-                vector,
+                query.vector if query is not None and query.model == memory.fingerprint else None,
                 hour,
                 foreign_share=settings.foreign_share,
                 backoff=settings.context_backoff,

@@ -53,6 +53,7 @@ from loremesh.node.results import (
     OutcomeTaken,
     PeerSeen,
     Recalled,
+    Reembedded,
     Replayed,
     Revised,
     SpaceSeen,
@@ -165,6 +166,10 @@ async def _frames(node: Node, p: Page, _: Progress | None) -> list[FrameSeen]:
     return _page(await node.frames(), p)
 
 
+async def _doctor_reembed(node: Node, _: Nothing, progress: Progress | None) -> Reembedded:
+    return await node.reembed(progress)
+
+
 async def _forget(node: Node, p: OneBlock, _: Progress | None) -> Forgotten:
     return await node.forget(p.block)
 
@@ -236,6 +241,9 @@ DOCTOR_FIT: Final = Verb(
     "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
 )
 FRAMES: Final = Verb("frames", "The frames there are, with their weights.", Page, list[FrameSeen], _frames)
+DOCTOR_REEMBED: Final = Verb(
+    "doctor_reembed", "Change to the settings' embedder.", Nothing, Reembedded, _doctor_reembed, long=True
+)
 FORGET: Final = Verb("forget", "Remove a block from this home.", OneBlock, Forgotten, _forget)
 EXPORT_PAGE: Final = Verb(
     "export_page",
@@ -279,6 +287,7 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         ATTRIBUTE,
         DOCTOR_FIT,
         FRAMES,
+        DOCTOR_REEMBED,
         FORGET,
         EXPORT_PAGE,
         IMPORT_PAGE,

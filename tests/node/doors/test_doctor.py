@@ -70,3 +70,23 @@ def test_replay_under_other_rules_shows_both_sides(home: Path, capfd: pytest.Cap
     _, said, ranking = out.partition(f"{told['elsewhere']} of 2 blocks rank elsewhere")
     assert said
     assert all(len(line) <= 80 for line in ranking.splitlines())
+
+
+def test_a_change_of_embedder_is_seen_in_the_status_and_made_by_the_doctor(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Named in config.toml, told by `status`, done by `doctor reembed`; a second run has nothing to do."""
+    line = ["--home", str(home), "--json"]
+    assert run([*line, "consolidate"]) == 0
+    (home / "config.toml").write_text(CONFIG.replace('"hashing"', '"hashing:64"'))
+    capfd.readouterr()
+    assert run([*line, "status"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert any("doctor reembed" in trouble for trouble in told["trouble"])
+    assert run([*line, "doctor", "reembed"]) == 0
+    done = json.loads(capfd.readouterr().out)
+    assert (done["changed"], done["embedded"], done["blocks"]) == (True, 2, 2)
+    assert run([*line, "status"]) == 0
+    assert json.loads(capfd.readouterr().out)["trouble"] == []
+    assert run(["--home", str(home), "doctor", "reembed"]) == 0
+    assert "nothing to do" in capfd.readouterr().out

@@ -84,7 +84,7 @@ GROUPS: Final[dict[str, tuple[str, dict[str, tuple[Callable[..., None], dict[str
     ),
     "doctor": (
         "Look a home over and set it right.",
-        {"fit": (doctor_commands.fit, {})},
+        {"fit": (doctor_commands.fit, {}), "reembed": (doctor_commands.reembed, {})},
     ),
 }
 

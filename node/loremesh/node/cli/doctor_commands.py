@@ -33,3 +33,19 @@ def fit(
     with progress_shown(run, "fitting") as show:
         result = ask(run.home, verbs.DOCTOR_FIT, p.DoctorFit(dry_run, revert), show)
     answer(run, result, lambda out: render.fitted(out, result))
+
+
+def reembed(ctx: typer.Context) -> None:
+    """Make all vectors anew with the embedder that config.toml names now.
+
+    Until the last is there, recall goes on with the old vectors; then all change at once. A run that was
+    stopped goes on where it was. To go back, name the old embedder again: before the change nothing is lost.
+
+    \b
+    loremesh doctor reembed
+    loremesh status
+    """
+    run = invocation(ctx)
+    with progress_shown(run, "embedding") as show:
+        result = ask(run.home, verbs.DOCTOR_REEMBED, p.Nothing(), show)
+    answer(run, result, lambda out: render.reembedded(out, result))

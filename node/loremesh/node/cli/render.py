@@ -21,6 +21,7 @@ from loremesh.node.results import (
     OutcomeTaken,
     PeerSeen,
     Recalled,
+    Reembedded,
     Replayed,
     SpaceSeen,
     Status,
@@ -121,6 +122,18 @@ def consolidated(out: Console, result: Consolidated) -> None:
     )
     if result.why:
         say(out, f"not rated: {plain(result.why)}")
+
+
+def reembedded(out: Console, result: Reembedded) -> None:
+    """By which model the vectors are now."""
+    if not result.changed:
+        say(out, f"nothing to do: the vectors are by {plain(result.embedder)} already")
+        return
+    say(
+        out,
+        f"{result.blocks} blocks have vectors by {plain(result.embedder)} now, in place of "
+        f"{plain(result.before)}; {result.embedded} were embedded",
+    )
 
 
 def explained(out: Console, result: Explanation) -> None:
@@ -355,6 +368,7 @@ def status(out: Console, result: Status) -> None:
         "blocks": f"{result.blocks}: {result.held} held here, {result.embedded} embedded, "
         f"{result.waiting} waiting",
         "embedder": result.embedder,
+        **({"reembedding": plain(result.reembedding)} if result.reembedding else {}),
         "log": f"{result.log_rows} rows, {result.size_bytes / 1e6:.1f} MB in all",
         "registers": f"{result.registers}, digest {result.registers_digest}",
         "feeds": str(len(result.feeds)),

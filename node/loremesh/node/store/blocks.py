@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -214,25 +214,44 @@ def store_vectors(
     fingerprint: str,
 ) -> None:
     """Store one vector per row, replacing those of other models. Raises UnknownRow, ValueError (shapes)."""
-    if vectors.ndim != 2 or len(rows) != len(vectors):
-        raise ValueError(f"{len(rows)} rows need as many vectors, not an array of shape {vectors.shape}")
+    number = model_number(connection, ledger, draft, vectors, len(rows), fingerprint)
+    connection.executemany(
+        "INSERT INTO embedding (row, model, body) VALUES (?, ?, ?)"
+        " ON CONFLICT (row) DO UPDATE SET model = excluded.model, body = excluded.body",
+        sealed_vectors(block_keys(connection, ledger, draft, rows), rows, vectors, number),
+    )
+
+
+def model_number(
+    connection: sqlite3.Connection,
+    ledger: Ledger,
+    draft: Draft,
+    vectors: npt.NDArray[np.float32],
+    count: int,
+    fingerprint: str,
+) -> int:
+    """The number that the store has for the model of these vectors, given at the first. Raises ValueError."""
+    if vectors.ndim != 2 or count != len(vectors):
+        raise ValueError(f"{count} rows need as many vectors, not an array of shape {vectors.shape}")
     model = Model(fingerprint, vectors.shape[1])
     number = ledger.models.get(model)
     if number is None:
         number = draft.models[model] = len(ledger.models) + 1
         body = seal_numbered(ledger.keys, MODEL_LABEL, number, model)
         connection.execute("INSERT INTO model (no, body) VALUES (?, ?)", (number, body))
-    keys = block_keys(connection, ledger, draft, rows)
+    return number
+
+
+def sealed_vectors(
+    keys: Mapping[int, bytes], rows: Sequence[int], vectors: npt.NDArray[np.float32], number: int
+) -> list[tuple[int, int, bytes]]:
+    """(row, model, sealed vector) of each row, ascending: so they go in fastest."""
     plain = np.ascontiguousarray(vectors, dtype="<f4")
-    numbered = sorted((int(row), at) for at, row in enumerate(rows))  # ascending rows go in fastest
-    connection.executemany(
-        "INSERT INTO embedding (row, model, body) VALUES (?, ?, ?)"
-        " ON CONFLICT (row) DO UPDATE SET model = excluded.model, body = excluded.body",
-        [
-            (row, number, seal_block(keys[row], EMBEDDING, row, plain[at].tobytes(), number))
-            for row, at in numbered
-        ],
-    )
+    numbered = sorted((int(row), at) for at, row in enumerate(rows))
+    return [
+        (row, number, seal_block(keys[row], EMBEDDING, row, plain[at].tobytes(), number))
+        for row, at in numbered
+    ]
 
 
 def _select(connection: sqlite3.Connection, sql: str, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:

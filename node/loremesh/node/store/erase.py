@@ -17,6 +17,7 @@ from loremesh.node.store.errors import UnknownRow
 from loremesh.node.store.ledger import Draft, Ledger, seal_forgotten
 from loremesh.node.store.log import CUT_BODY, GONE_LABEL, RawRow, new_erasable, raw_rows_at
 from loremesh.node.store.schema import ERASED_KEY, gone_place, tally_block, tally_changed, tally_forgotten
+from loremesh.node.store.staging import forget_staged
 from loremesh.node.store.values import Cut, Kind, State
 
 
@@ -36,6 +37,7 @@ def forget_block(connection: sqlite3.Connection, ledger: Ledger, draft: Draft, r
         _leave_token(connection, ledger, draft, n, Kind.OWN, row, None, State.FORGOTTEN, digest)
     _erase_slots(connection, (slot,))
     connection.execute("DELETE FROM embedding WHERE row = ?", (row,))
+    forget_staged(connection, row)
     connection.execute("DELETE FROM block WHERE row = ?", (row,))
     sealed = seal_forgotten(ledger.keys, row, kid, mark)
     connection.execute("INSERT INTO forgotten (row, kid, mark) VALUES (?, ?, ?)", (row, kid, sealed))

@@ -21,7 +21,7 @@ from loremesh.crypto.atrest import HomeKeys
 from loremesh.node.home import HomePaths
 from loremesh.node.store import blocks as block_rows
 from loremesh.node.store import checkpoint as checkpoints
-from loremesh.node.store import erase, log, verify
+from loremesh.node.store import erase, log, staging, verify
 from loremesh.node.store.database import Database, create_database, empty_wal, open_database
 from loremesh.node.store.errors import Damaged, ErasureUnfinished, StoreError, UnsafeFilesystem
 from loremesh.node.store.filesystem import shared_filesystem
@@ -245,6 +245,46 @@ class Store:
         def work(connection: sqlite3.Connection) -> None:
             with transaction(connection, self._ledger, durable=False) as draft:
                 block_rows.store_vectors(connection, self._ledger, draft, rows, vectors, fingerprint)
+
+        await self._database.run(work)
+
+    async def stage_embeddings(
+        self, rows: Sequence[int], vectors: npt.NDArray[np.float32], fingerprint: str
+    ) -> None:
+        """Put vectors of another model aside until `take_up_staged`; raises as `set_embeddings`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            with transaction(connection, self._ledger, durable=False) as draft:
+                staging.stage_vectors(connection, self._ledger, draft, rows, vectors, fingerprint)
+
+        await self._database.run(work)
+
+    async def staged(self) -> tuple[str, int, int] | None:
+        """(fingerprint, dimension, number) of the vectors put aside; None when there are none."""
+        return await self._run(staging.staged_model)
+
+    async def scan_staged(self, fingerprint: str, dimension: int) -> AsyncIterator[staging.Staged]:
+        """Rows and vectors put aside of this model, ascending, in batches. Raises Damaged."""
+        model, after = Model(fingerprint, dimension), -1
+        while (found := await self._run(staging.read_staged, after, BLOCK_BATCH, model)) is not None:
+            after = int(found[0][-1])
+            yield found
+
+    async def take_up_staged(self) -> None:
+        """Use the vectors put aside in place of the others, all at once. Raises DiskFull, ReadOnlyHome."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            with transaction(connection, self._ledger):
+                staging.take_up_staged(connection)
+
+        await self._database.run(work)
+
+    async def drop_staged(self) -> None:
+        """Give up the vectors put aside. Raises DiskFull, ReadOnlyHome."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            with transaction(connection, self._ledger):
+                staging.drop_staged(connection)
 
         await self._database.run(work)
 

@@ -12,6 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 
+from loremesh.node.store import staging
 from loremesh.node.store.blocks import EMBEDDED_BLOCK, opened_content, opened_vector, unwrapped
 from loremesh.node.store.errors import Damaged
 from loremesh.node.store.ledger import (
@@ -181,8 +182,16 @@ def _check_blocks(connection: sqlite3.Connection, ledger: Ledger, head: Head | N
                 total = summed(total, tally_block(head.tally_key, row, slot, kid, wrapped, content))
         except Damaged as damaged:
             found.add_error(damaged)
-    for (row,) in connection.execute("SELECT row FROM embedding WHERE row NOT IN (SELECT row FROM block)"):
-        found.add(f"block row {row}", "it is missing, but its embedding is here")
+    tables = ("embedding", "staged") if staging.exists(connection) else ("embedding",)
+    for table in tables:
+        unowned = f"SELECT row FROM {table} WHERE row NOT IN (SELECT row FROM block)"
+        for (row,) in connection.execute(unowned):
+            found.add(f"block row {row}", "it is missing, but its embedding is here")
+    for row, slot, wrapped, model, body in staging.read_all(connection):
+        try:
+            opened_vector(unwrapped(ledger.keys, row, slot, wrapped), row, body, model)
+        except Damaged as damaged:
+            found.add_error(damaged)
     if head is not None and found.count == before and total != head.blocks:
         found.add("block", "a block is missing, or was put back as it was before")
     return count
