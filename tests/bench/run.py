@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.bench import (
     attribution,
+    consolidating,
     forgetting,
     importing,
     locomo,
@@ -30,6 +31,7 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "recall": recalling.measure,
     "write": writing.measure,
     "open": opening.measure,
+    "consolidate": consolidating.measure,
     "score": recall_score.measure,
     "locomo": locomo.both,
     "forgetting": forgetting.measure,

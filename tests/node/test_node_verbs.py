@@ -319,8 +319,8 @@ async def test_the_log_tells_everything_that_happened_in_order(homes: Homes, nod
     bob = await guest_in(node)
     await node.trust_set(bob.id, 0.9, why="a colleague")
     seen = await node.events(block)
-    assert [event.kind for event in seen] == ["learn", "recall_hit", "outcome", "consolidate"]
-    assert [event.hour for event in seen] == [0.0, 0.1, 0.1, 0.1]
+    assert [event.kind for event in seen] == ["learn", "recall_hit", "outcome", "linked", "consolidate"]
+    assert [event.hour for event in seen] == [0.0, 0.1, 0.1, 0.1, 0.1]
     assert all(event.wall_ms >= START_MS for event in seen)
     everything = await node.events()
     assert [event.n for event in everything] == list(range(1, len(everything) + 1))

@@ -44,6 +44,21 @@ def everyone(size: int) -> NDArray[np.bool_]:
     return np.ones(size, dtype=np.bool_)
 
 
+def linked_rows(size: int, *edges: tuple[int, int, float]) -> Links:
+    """Links as (row, other, weight), ascending, among `size` blocks without outcomes."""
+    ends = [row for row, _, _ in edges]
+    own = sorted(set(ends))
+    return Links(
+        rows(*own),
+        rows(*(ends.index(row) for row in own)),
+        rows(*(other for _, other, _ in edges)),
+        floats(*(weight for _, _, weight in edges)),
+        rows(),
+        rows(),
+        np.ones(size, dtype=np.float32),
+    )
+
+
 def by_number(row: int) -> bytes:
     return row.to_bytes(32, "big")
 
@@ -284,7 +299,7 @@ def test_a_term_that_is_not_finite_is_refused_by_name(bad: float) -> None:
 def test_a_link_adds_its_weight_times_the_best_neighbours_score() -> None:
     terms = terms_of(4, floats(0.0, 0.4, 1.0, 0.2))
     plain = {hit.row: hit for hit in rank(TASK, terms, 4, eligible=everyone(4), block_id=by_number)}
-    links = Links(rows(0, 2), rows(1, 0), floats(1.0, 0.5))
+    links = linked_rows(4, (0, 1, 1.0), (0, 2, 0.5), (1, 0, 1.0), (2, 0, 0.5))
     linked = {
         hit.row: hit
         for hit in rank(
@@ -299,6 +314,6 @@ def test_a_link_adds_its_weight_times_the_best_neighbours_score() -> None:
 
 def test_a_neighbour_that_is_not_eligible_lends_nothing() -> None:
     eligible = np.array([True, False])
-    links = Links(rows(0), rows(1), floats(1.0))
+    links = linked_rows(2, (0, 1, 1.0), (1, 0, 1.0))
     found = rank(TASK, terms_of(2), 2, eligible=eligible, block_id=by_number, links=links, link_weight=0.5)
     assert [(hit.row, hit.parts.links) for hit in found] == [(0, 0.0)]

@@ -130,7 +130,7 @@ class Administration:
             hour=ground.hour(),
             blocks=int(memory.readable().sum()),
             held=int(memory.own.columns.views().held.sum()),
-            waiting=len(memory.waiting(ground.parts.rater is not None)),
+            waiting=len(memory.waiting(ground.parts.rater is not None, ground.settings.graph.links > 0)),
             embedded=0 if memory.matrix is None else len(memory.matrix),
             embedder=ground.settings.embedder.name,
             log_rows=ground.store.position.n,

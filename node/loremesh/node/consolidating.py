@@ -1,7 +1,8 @@
 """Consolidation: what was learned is embedded and rated, a batch at a time, each batch kept as it is done.
 
-Incremental and resumable: only rows without a vector are embedded, only own rows without a rating are rated,
-so that a run that was killed goes on where it stopped.
+Incremental and resumable: only rows without a vector are embedded, only own rows whose links were not looked
+for are linked, only own rows without a rating are rated, so that a run that was killed goes on where it
+stopped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from loremesh.node.ground import Ground
+from loremesh.node.linking import link
 from loremesh.node.opening import encode_fingerprint
 from loremesh.node.parts import Progress
 from loremesh.node.rating import RatingRun
@@ -33,25 +35,31 @@ async def consolidate(
 
     async def find_waiting() -> list[int]:
         await ground.refresh()
-        rows, matrix = ground.memory.waiting(ground.parts.rater is not None), ground.memory.matrix
+        rating_, linking = ground.parts.rater is not None, ground.settings.graph.links > 0
+        rows, matrix = ground.memory.waiting(rating_, linking), ground.memory.matrix
         if matrix is not None:
-            # Those without a vector first: what the rater has no answer for must not hold them up for ever.
-            rows = rows[np.argsort(matrix.held(ground.memory.length)[rows], kind="stable")]
+            # Those without a vector first, then those without links: what the rater has no answer for must
+            # not hold them up for ever.
+            length = ground.memory.length
+            looked = ground.memory.own.links.looked(length) | ~ground.memory.linkable()
+            order = matrix.held(length).astype(np.int64) * 2 + looked
+            rows = rows[np.argsort(order[rows], kind="stable")]
         return [int(row) for row in rows]
 
     rows = rating.worthwhile(await ground.exclusive(find_waiting))
     todo = rows if limit is None else rows[:limit]
-    embedded = 0
+    embedded = linked = 0
     for start in range(0, len(todo), BATCH_BLOCKS):
         batch = todo[start : start + BATCH_BLOCKS]
         texts = await ground.store.texts(batch)
         here = [row for row in batch if row in texts]  # one may have been forgotten meanwhile
         embedded += await _embed(ground, here, texts)
+        linked += await link(ground, here)
         await rating.rate(here, texts)
         if progress is not None:
             progress(min(start + BATCH_BLOCKS, len(todo)), len(todo))
     waiting = await ground.exclusive(find_waiting)
-    return Consolidated(embedded, rating.rated, rating.unrated, len(waiting), rating.why)
+    return Consolidated(embedded, rating.rated, rating.unrated, len(waiting), rating.why, linked)
 
 
 async def _embed(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> int:

@@ -154,6 +154,8 @@ def ranked(memory: Memory, question: Question, seen: Look, foreign_share: float)
         block_id=memory.sync.index.id,
         sole_principal=seen.sole_principal,
         foreign_share=foreign_share,
+        links=memory.graph.spread(memory.own, memory.length) if question.frame.graph else None,
+        link_weight=question.frame.graph,
     )
 
 

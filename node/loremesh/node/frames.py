@@ -2,7 +2,8 @@
 
 A frame is a value (`score.RecallFrame`): weights, what the terms are scaled by, how recency fades. So an own
 frame can say what a built-in one says, and a mixture of frames is a frame again: the score is linear in the
-weights, hence Σ share · score of each part is the score by Σ share · weights of each part.
+weights, hence Σ share · score of each part is the score by Σ share · weights of each part. Of a mixture's
+links the neighbours' scores are those in the mixture.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from loremesh.node.score import FRAMES, Floats, RecallFrame, Terms
 
 TERMS: Final = ("sim", "utility", "retrievability", "importance", "explore")
 """What a frame gives a weight to, in the order in which it is summed and shown."""
+
+LINKS: Final = "links"
+"""The term of a frame that asks the links: the best neighbour's score."""
 
 MAX_FRAMES: Final = 32
 """Own frames of one home: more than people keep apart."""
@@ -125,6 +129,7 @@ class Frames(msgspec.Struct, frozen=True):
             own_only=all(frame.own_only for frame, _ in parts),
             min_max=first.min_max,
             hourly_decay=first.hourly_decay,
+            graph=math.fsum(share / total * frame.graph for frame, share in parts),
         )
 
 
@@ -185,12 +190,14 @@ def _configured(name: str, table: FrameSettings) -> RecallFrame:
         own_only=table.own_only,
         min_max=table.min_max,
         hourly_decay=table.hourly_decay,
+        graph=float(table.graph),
     )
 
 
 def weights_of(frame: RecallFrame) -> dict[str, float]:
-    """The weights by term, as answers show them."""
-    return {term: getattr(frame, term) for term in TERMS}
+    """The weights by term, as answers show them; that of the links where they are asked."""
+    weights = {term: getattr(frame, term) for term in TERMS}
+    return {**weights, LINKS: frame.graph} if frame.graph else weights
 
 
 def recency(decay: float, age_h: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ class FrameSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `own_only`: blocks known only from peers stay out. `min_max`: each term is scaled to [0, 1] over what can
     be handed out. `hourly_decay`: in place of retrievability, this to the active hours since the block's last
-    event.
+    event. `graph`: weight of the best linked neighbour's score, added as it is and no proportion.
     """
 
     sim: Proportion = 0.0
@@ -28,6 +28,7 @@ class FrameSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retrievability: Proportion = 0.0
     importance: Proportion = 0.0
     explore: Proportion = 0.0
+    graph: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
     own_only: bool = False
     min_max: bool = False
     hourly_decay: Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)] | None = None

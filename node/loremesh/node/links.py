@@ -89,8 +89,7 @@ class Links:
     def of(self, row: int) -> list[Edge]:
         """The links of one row, by other row."""
         self._sort_in()
-        start = int(self._keys.searchsorted(row << ROW_BITS))
-        stop = int(self._keys.searchsorted(row << ROW_BITS | _ROW_MASK, side="right"))
+        start, stop = self._span(row)
         return [
             Edge(key & _ROW_MASK, weight_fx, bool(hand))
             for key, weight_fx, hand in zip(
@@ -101,6 +100,12 @@ class Links:
             )
             if weight_fx
         ]
+
+    def degree(self, row: int) -> int:
+        """Of how many others something holds for this row, those that it is kept apart from included."""
+        self._sort_in()
+        start, stop = self._span(row)
+        return stop - start
 
     def edges(self) -> Edges:
         """All links, from both ends."""
@@ -168,6 +173,11 @@ class Links:
         seen[looked] = 1
         links._looked = bytearray(seen.tobytes())
         return links
+
+    def _span(self, row: int) -> tuple[int, int]:
+        """Where the pairs of a row begin and end."""
+        start = int(self._keys.searchsorted(row << ROW_BITS))
+        return start, int(self._keys.searchsorted(row << ROW_BITS | _ROW_MASK, side="right"))
 
     def _held(self, at: int) -> tuple[int, bool]:
         """Weight and maker of a pair that is not waiting, `at` its place or -1."""

@@ -81,6 +81,14 @@ class VectorMatrix:
         """A copy of the vector of `row`, None when it has none."""
         return self._chunks[row // self._chunk_rows][row % self._chunk_rows].copy() if self.has(row) else None
 
+    def pieces(self, size: int) -> list[NDArray[np.float32]]:
+        """The vectors of the rows 0 … size−1 as they lie, float32[·, dimension], one piece behind the other.
+
+        Not copied: what is set later shows in them. Rows without a vector are zeros, or not there at the end.
+        """
+        starts = range(0, size, self._chunk_rows)
+        return [chunk[: size - start] for start, chunk in zip(starts, self._chunks, strict=False)]
+
     def cosine(self, query: NDArray[np.float32], size: int) -> NDArray[np.float32]:
         """Cosine of the rows 0 … size−1 with the unit vector `query`, float32[size], 0 where there is no
         vector.

@@ -15,6 +15,7 @@ from loremesh.node.columns import Withdrawn
 from loremesh.node.effective import Effective
 from loremesh.node.errors import UnknownThing, UsageError
 from loremesh.node.fading import Fading
+from loremesh.node.graph import Graph
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
 from loremesh.node.ownstate import OwnState
@@ -36,6 +37,7 @@ class Memory:
         self.sync = sync
         self.effective = Effective(self.own, self.sync)
         self.lexical = LexicalIndex()
+        self.graph = Graph()
         self.matrix: VectorMatrix | None = None
         self.fingerprint: Fingerprint | None = None
         self.content = bytearray()
@@ -139,17 +141,32 @@ class Memory:
         own = self.own.columns
         return Withdrawn(own.withdrawn[row]) if row < own.length else Withdrawn.NO
 
-    def waiting(self, rating: bool = True) -> Rows:
-        """Rows that consolidation has work with: readable ones without a vector, and own ones not rated.
+    def waiting(self, rating: bool = True, linking: bool = False) -> Rows:
+        """Rows that consolidation has work with: readable ones without a vector, and own ones not rated, or
+        whose links were not looked for.
 
-        `rating` false: there is nobody to rate them.
+        `rating` false: there is nobody to rate them; `linking` false: links are looked for of none.
         """
         length = self.length
         readable = self.readable()
         embedded = np.zeros(length, np.bool_) if self.matrix is None else self.matrix.held(length)
         own = self.own.columns.views(max(length, self.own.columns.length))
         unrated = (own.held[:length] > 0) & (own.rated[:length] == 0)
-        return np.flatnonzero(readable & (~embedded | unrated if rating else ~embedded))
+        work = ~embedded
+        if rating:
+            work |= unrated
+        if linking:
+            work |= self.linkable() & ~self.own.links.looked(length)
+        return np.flatnonzero(readable & work)
+
+    def linkable(self) -> NDArray[np.bool_]:
+        """Which rows similarity may link: readable, held here and with a vector, bool[length]."""
+        length = self.length
+        if self.matrix is None:
+            return np.zeros(length, np.bool_)
+        held = self.own.columns.views(max(length, self.own.columns.length)).held[:length] > 0
+        found: NDArray[np.bool_] = self.readable() & held & self.matrix.held(length)
+        return found
 
     def row_named(self, block: str) -> int:
         """The row of the block that a person names: 64 hex digits, or an unambiguous prefix of at least 8.

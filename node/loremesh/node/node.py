@@ -10,9 +10,20 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+from msgspec import structs
 
 from loremesh.crypto.keystores import KeySource
-from loremesh.node import fits, forgetting, judging, learning, reembedding, replaying, revising, using
+from loremesh.node import (
+    fits,
+    forgetting,
+    judging,
+    learning,
+    neighbours,
+    reembedding,
+    replaying,
+    revising,
+    using,
+)
 from loremesh.node.administering import Administration
 from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
@@ -50,6 +61,7 @@ from loremesh.node.results import (
     WorthSeen,
 )
 from loremesh.node.scoping import Scope, tags_asked
+from loremesh.node.score import spreading
 from loremesh.node.sharing import Sharing
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
@@ -172,14 +184,17 @@ class Node:
         k: int = 5,
         spaces: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
+        graph: float | None = None,
     ) -> Recalled:
         """The k best blocks for a query, as one episode. Reading is not evidence: nothing moves.
 
         `frame`: a name that `frames` lists, or a mixture, {"task": 0.7, "self": 0.3} or "task=0.7,self=0.3".
         `spaces` (names or ids) and `tags` limit what is handed out to blocks in any of these spaces, with any
         of these tags; an empty list means none. Raises UnknownThing for a space that this node is not in.
+        `graph`: weight of the best linked neighbour's score, 0 to 1; the frame's own unless given.
         """
         question = self._question(query, frame, context, k, spaces, tags)
+        question = structs.replace(question, frame=spreading(question.frame, graph))
         return await using.recall(self._ground, question, self._administration.name_of)
 
     async def frames(self) -> list[FrameSeen]:
@@ -231,9 +246,12 @@ class Node:
         async def work() -> Explanation:
             await ground.refresh()
             row = ground.memory.row_named(block)
-            text = (await ground.store.texts([row]))[row]
             episodes = await last_episodes(ground, row)
-            return explain(ground.memory, row, text, ground.hour(), self._administration.name_of, episodes)
+            linked = neighbours.neighbours(ground.memory, row)
+            texts = await ground.store.texts([row, *(edge.other for edge, _ in linked)])
+            name_of = self._administration.name_of
+            found = explain(ground.memory, row, texts[row], ground.hour(), name_of, episodes)
+            return structs.replace(found, neighbours=neighbours.told(ground.memory, row, linked, texts))
 
         return await ground.exclusive(work)
 

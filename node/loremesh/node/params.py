@@ -102,7 +102,8 @@ class LearnMany(Params, frozen=True):
 
 
 class Recall(Params, frozen=True):
-    """A question, the frame that weighs the score, the context, how many hits at most, and their limits.
+    """A question, the frame that weighs the score, the context, how many hits at most, their limits, and what
+    the best linked block's score counts (null: the frame's own weight).
 
     Of `spaces` and `tags` null is no limit, and an empty list one that nothing is within.
     """
@@ -113,6 +114,7 @@ class Recall(Params, frozen=True):
     k: Hits = 5
     spaces: SpacesAsked | None = None
     tags: TagsAsked | None = None
+    graph: Unit | None = None
 
 
 class Outcome(Params, frozen=True):

@@ -72,13 +72,32 @@ class OutcomeTaken(msgspec.Struct, frozen=True):
 
 
 class Consolidated(msgspec.Struct, frozen=True):
-    """How many blocks were embedded, rated, and left unrated because the rater gave no answer: `why` not."""
+    """How many blocks were embedded, rated, and left unrated because the rater gave no answer: `why` not.
+
+    `linked`: links that were proposed between blocks.
+    """
 
     embedded: int
     rated: int
     unrated: int
     waiting: int
     why: str = ""
+    linked: int = 0
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """A block that another is linked to: `weight` today, `base` as the link was made, both in [0, 1].
+
+    `kind`: "by hand", or "similar" where similarity proposed it. `similarity`: cosine, None where an end has
+    no vector. `text` is its beginning.
+    """
+
+    block: str
+    weight: float
+    base: float
+    kind: str
+    similarity: float | None
+    text: str
 
 
 class Reembedded(msgspec.Struct, frozen=True):
@@ -113,6 +132,7 @@ class Explanation(msgspec.Struct, frozen=True):
     (hours ahead, retrievability) by the rules in use. `episodes`: the last ones, newest first.
     `decision`: the last one about it that holds. `superseded_by` stands in its place; of those in
     `supersedes` it stands in the place itself.
+    `neighbours`: blocks it is linked to that can be recalled, strongest first, 16 at most.
     """
 
     block: str
@@ -143,6 +163,7 @@ class Explanation(msgspec.Struct, frozen=True):
     to_50_h: float | None = None
     curve: list[tuple[float, float]] = []
     episodes: list[EpisodeSeen] = []
+    neighbours: list[Neighbour] = []
 
 
 class EpisodeSeen(msgspec.Struct, frozen=True):

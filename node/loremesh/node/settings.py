@@ -51,6 +51,13 @@ class EmbedderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: Annotated[str, msgspec.Meta(max_length=100)] = "OPENAI_API_KEY"
 
 
+class GraphSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Links that consolidation proposes for a block (0: none), from which cosine on."""
+
+    links: Annotated[int, msgspec.Meta(ge=0, le=16)] = 5
+    threshold: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.6
+
+
 class RaterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`name` as `loremesh.node.providers.registry` reads it: specificity, none, openai:MODEL@URL."""
 
@@ -80,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     memory: MemorySettings = MemorySettings()
     embedder: EmbedderSettings = EmbedderSettings()
+    graph: GraphSettings = GraphSettings()
     rater: RaterSettings = RaterSettings()
     services: ServiceSettings = ServiceSettings()
     sharing: SharingSettings = SharingSettings()

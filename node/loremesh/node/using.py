@@ -14,7 +14,7 @@ from loremesh.node.errors import Unavailable, UsageError
 from loremesh.node.events import EPISODE_BYTES, FrameName, Outcome
 from loremesh.node.explaining import NameOf, provenance
 from loremesh.node.finding import Question, check, find
-from loremesh.node.frames import TERMS, weights_of
+from loremesh.node.frames import weights_of
 from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
 from loremesh.node.results import Hit, OutcomeTaken, Recalled
@@ -89,12 +89,13 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
                 await ground.record(hits, durable=False)
         finally:
             texts = await reading  # both were given to the store at once: its thread is woken once
+        weights = weights_of(frame)
         return Recalled(
             episode=episode.hex(),
-            hits=[_hit(ground, one, texts[one.row], name_of) for one in ranked],
+            hits=[_hit(ground, one, texts[one.row], name_of, weights) for one in ranked],
             frame=frame.name,
             context=asked.context,
-            weights=weights_of(frame),
+            weights=weights,
             held_back="" if apart is None else memory.block_hex(apart),
             spaces=_spaces(memory, asked.scope),
             tags=None if asked.scope.tags is None else list(asked.scope.tags),
@@ -171,13 +172,13 @@ def _episode_id(text: str) -> bytes:
     return key
 
 
-def _hit(ground: Ground, one: Ranked, text: str, name_of: NameOf) -> Hit:
+def _hit(ground: Ground, one: Ranked, text: str, name_of: NameOf, weights: dict[str, float]) -> Hit:
     parts = msgspec.structs.asdict(one.parts)
     return Hit(
         block=ground.memory.block_hex(one.row),
         text=text,
         score=one.score,
-        parts={name: parts[name] for name in TERMS},
+        parts={name: parts[name] for name in weights},
         provenance=provenance(ground.memory, one.row, name_of),
         tags=list(ground.memory.own.tags.get(one.row, ())),
     )

@@ -92,7 +92,9 @@ async def _learn_many(node: Node, p: LearnMany, progress: Progress | None) -> li
 
 
 async def _recall(node: Node, p: Recall, _: Progress | None) -> Recalled:
-    return await node.recall(p.query, frame=p.frame, context=p.context, k=p.k, spaces=p.spaces, tags=p.tags)
+    return await node.recall(
+        p.query, frame=p.frame, context=p.context, k=p.k, spaces=p.spaces, tags=p.tags, graph=p.graph
+    )
 
 
 async def _outcome(node: Node, p: Outcome, _: Progress | None) -> OutcomeTaken:
@@ -224,7 +226,7 @@ RECALL: Final = Verb("recall", "Find what helps with a question.", Recall, Recal
 OUTCOME: Final = Verb("outcome", "Say how well it went.", Outcome, OutcomeTaken, _outcome)
 CONFIRM: Final = Verb("confirm", "Say that blocks were used.", Confirm, OutcomeTaken, _confirm)
 CONSOLIDATE: Final = Verb(
-    "consolidate", "Embed and rate what waits.", Consolidate, Consolidated, _consolidate, long=True
+    "consolidate", "Embed, link and rate what waits.", Consolidate, Consolidated, _consolidate, long=True
 )
 EXPLAIN: Final = Verb("explain", "A block's numbers by source.", OneBlock, Explanation, _explain)
 EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _events)

@@ -89,19 +89,27 @@ def recall(
     k: Annotated[int, typer.Option("-k", "--k", metavar="N", help="Hits at most, 1 to 256.")] = 5,
     space: SpaceLimit = None,
     tag: TagLimit = None,
+    graph: Annotated[
+        float | None,
+        typer.Option(
+            parser=number, metavar="W", help="What the best linked neighbour's score counts, 0 to 1."
+        ),
+    ] = None,
 ) -> None:
     """Find what helps with a question.
 
     It opens an episode, which takes an outcome. The score and its parts are between 0 and 1. Reading is not
     evidence: only an outcome moves anything. Frames are self, attention, task, simulate, park and your own:
-    `loremesh frames` shows their weights.
+    `loremesh frames` shows their weights. With --graph (in frame simulate without it) a block also gains from
+    the best one it is linked to.
 
     \b
     loremesh recall "search is stale after deploy" --frame task --context deploy -k 3
     loremesh recall "what do we use?" --frame task=0.7,self=0.3 --tag ops --space team
+    loremesh recall "what if we drop the index" --frame simulate --graph 0.5
     """
     run = invocation(ctx)
-    params = p.Recall(text_given(query), frame, context, k, space, tag)
+    params = p.Recall(text_given(query), frame, context, k, space, tag, graph)
     result = ask(run.home, verbs.RECALL, params)
     answer(run, result, lambda out: render.recalled(out, result))
 
@@ -169,7 +177,8 @@ def explain(ctx: typer.Context, block: BLOCK) -> None:
 
     alpha and beta are masses of evidence for and against; stability (S) is in active hours. A source's alpha
     and beta are its raw claim; what trust and caps let count of it stands beside. Utility lies in its
-    interval with 90 %. The curve to come is what happens while nothing happens, by the rules in use.
+    interval with 90 %. The curve to come is what happens while nothing happens, by the rules in use. Links
+    to other blocks have their weight today and the one they were made with.
 
     \b
     loremesh explain 3ac1f29b
@@ -185,7 +194,7 @@ def consolidate(
         int | None, typer.Option(metavar="N", help="Blocks at most; all that wait without it.")
     ] = None,
 ) -> None:
-    """Embed and rate what waits for it. While `up` runs, this happens by itself.
+    """Embed, link and rate what waits for it. While `up` runs, this happens by itself.
 
     What is done stays done when it is interrupted.
 

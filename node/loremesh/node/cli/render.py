@@ -18,6 +18,7 @@ from loremesh.node.results import (
     Hit,
     Invited,
     Learned,
+    Neighbour,
     OutcomeTaken,
     PeerSeen,
     Recalled,
@@ -177,6 +178,7 @@ def explained(out: Console, result: Explanation) -> None:
             contexts.add_row(plain(name) or "(none)", *counts)
         out.print(contexts)
     _episodes(out, result.episodes)
+    _neighbours(out, result.neighbours)
 
 
 def _curve(out: Console, result: Explanation) -> None:
@@ -218,6 +220,18 @@ def _decision(out: Console, result: Explanation) -> None:
         say(out, f"superseded by {result.superseded_by}")
     for old in result.supersedes:
         say(out, f"stands in the place of {old}")
+
+
+def _neighbours(out: Console, neighbours: Sequence[Neighbour]) -> None:
+    """The blocks it is linked to, strongest first."""
+    if not neighbours:
+        return
+    shown = table("neighbour", "weight", "made", "kind", "cosine", "text")
+    for one in neighbours:
+        weights = (f"{one.weight:.2f}", f"{one.base:.2f}", one.kind)
+        cosine = "-" if one.similarity is None else f"{one.similarity:.2f}"
+        shown.add_row(one.block[:SHORT_ID], *weights, cosine, one_line(one.text, 24))
+    out.print(shown)
 
 
 def peers(out: Console, results: Sequence[PeerSeen]) -> None:
