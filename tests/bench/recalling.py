@@ -31,7 +31,8 @@ from tests.bench.homes import (
 
 ROUNDS: Final = 120
 WARM_UP: Final = 6
-TARGET: Final = 2.0
+TARGET: Final = 1.5
+TARGET_MS: Final = 60.0
 
 
 def columns_of(node: Node) -> Columns:
@@ -86,7 +87,8 @@ async def measure(scratch: Path) -> Report:
         " ".join((__doc__ or "").split()),
         [
             at_most("ours against bare, p50", ratio, TARGET, "×"),
-            Figure("ours, p50 (p95)", f"{median(mine) * 1e3:.2f} ({percentile(mine, 0.95) * 1e3:.2f}) ms"),
+            at_most("ours, p50", median(mine) * 1e3, TARGET_MS, "ms"),
+            Figure("ours, p95", f"{percentile(mine, 0.95) * 1e3:.2f} ms"),
             Figure(
                 "bare, p50 (p95)", f"{median(theirs) * 1e3:.2f} ({percentile(theirs, 0.95) * 1e3:.2f}) ms"
             ),

@@ -12,6 +12,8 @@ from typing import Final
 
 from tests.bench import (
     attribution,
+    bulk,
+    costs,
     consolidating,
     forgetting,
     importing,
@@ -21,6 +23,7 @@ from tests.bench import (
     reach,
     recall_score,
     recalling,
+    refolding,
     worth,
     writing,
 )
@@ -32,6 +35,9 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "write": writing.measure,
     "open": opening.measure,
     "consolidate": consolidating.measure,
+    "bulk": bulk.measure,
+    "replay": refolding.measure,
+    "costs": costs.measure,
     "score": recall_score.measure,
     "locomo": locomo.both,
     "forgetting": forgetting.measure,
