@@ -13,8 +13,8 @@ from typing import Final
 from tests.bench import (
     attribution,
     bulk,
-    costs,
     consolidating,
+    costs,
     forgetting,
     importing,
     locomo,
