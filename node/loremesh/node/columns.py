@@ -53,7 +53,7 @@ class OwnViews(msgspec.Struct, frozen=True):
 
     Evidence (`*_a`, `*_b`) is in fixed point; `self_*` sums first-hand outcomes over contexts and
     incarnations, `imported_*` what came from files. Hours are active hours. `published_*` are S and D by
-    fsrs5, whatever rules the state has.
+    fsrs5, whatever rules the state has. `rated_h`: when the block was rated last, 0 for one not `rated`.
     """
 
     prior_a: NDArray[np.int64]
@@ -70,6 +70,7 @@ class OwnViews(msgspec.Struct, frozen=True):
     published_difficulty: NDArray[np.float64]
     t_last_h: NDArray[np.float64]
     importance: NDArray[np.float64]
+    rated_h: NDArray[np.float64]
     status: NDArray[np.uint8]
     withdrawn: NDArray[np.uint8]
     held: NDArray[np.uint8]
@@ -109,6 +110,7 @@ class OwnColumns:
         "rated",
         "rated_a",
         "rated_b",
+        "rated_h",
         "self_a",
         "self_b",
         "stability_h",
@@ -133,6 +135,7 @@ class OwnColumns:
         self.published_difficulty = array("d")
         self.t_last_h = array("d")
         self.importance = array("d")
+        self.rated_h = array("d")
         self.status = array("B")
         self.withdrawn = array("B")
         self.held = array("B")
@@ -164,6 +167,7 @@ class OwnColumns:
         self.published_difficulty = grown(self.published_difficulty, START_DIFFICULTY, capacity)
         self.t_last_h = grown(self.t_last_h, 0.0, capacity)
         self.importance = grown(self.importance, START_IMPORTANCE, capacity)
+        self.rated_h = grown(self.rated_h, 0.0, capacity)
         self.status = grown(self.status, Status.NONE, capacity)
         self.withdrawn = grown(self.withdrawn, Withdrawn.NO, capacity)
         self.held = grown(self.held, 0, capacity)
@@ -180,6 +184,7 @@ class OwnColumns:
         self.stability_h[row] = self.published_stability_h[row] = self.t_last_h[row] = 0.0
         self.difficulty[row] = self.published_difficulty[row] = START_DIFFICULTY
         self.importance[row] = START_IMPORTANCE
+        self.rated_h[row] = 0.0
         self.status[row] = Status.NONE
         self.withdrawn[row] = Withdrawn.NO
         self.held[row] = self.rated[row] = 0
@@ -206,6 +211,7 @@ class OwnColumns:
             published_difficulty=view(self.published_difficulty, np.float64, length),
             t_last_h=view(self.t_last_h, np.float64, length),
             importance=view(self.importance, np.float64, length),
+            rated_h=view(self.rated_h, np.float64, length),
             status=view(self.status, np.uint8, length),
             withdrawn=view(self.withdrawn, np.uint8, length),
             held=view(self.held, np.uint8, length),

@@ -161,6 +161,7 @@ def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool
     if event.rating >= 0.0:
         columns.importance[row] = event.rating
         columns.rated[row] = 1
+        columns.rated_h[row] = event.hour
         if columns.held[row]:
             columns.status[row] = Status.ACTIVE
     touch(state, row, event.hour)

@@ -99,7 +99,7 @@ def look(
     utility, explore = utility_terms(
         effective.alpha[:length],
         effective.beta[:length],
-        _context_evidence(memory, question.context) if question.context else None,
+        context_evidence(memory, question.context) if question.context else None,
         backoff,
     )
     if frame.hourly_decay is None:
@@ -176,7 +176,7 @@ def similarity(
     return lift_named(hybrid_sim(cosine, rows, bm25, eligible), *lexical.named(text))
 
 
-def _context_evidence(memory: Memory, label: str) -> ContextEvidence:
+def context_evidence(memory: Memory, label: str) -> ContextEvidence:
     """What counts in a context. None of it where the label is new here: whether somebody who does not count
     ever used a label must not show.
     """

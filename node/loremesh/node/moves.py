@@ -195,6 +195,7 @@ def rate(state: OwnState, row: int, event: Consolidate | Rescore) -> None:
     if columns.held[row]:
         columns.status[row] = Status.ACTIVE
     columns.importance[row] = event.rating
+    columns.rated_h[row] = event.hour
     columns.rated_a[row] += event.alpha_fx
     columns.rated_b[row] += event.beta_fx
     touch(state, row, event.hour)

@@ -14,13 +14,16 @@ from msgspec import structs
 
 from loremesh.crypto.keystores import KeySource
 from loremesh.node import (
+    connecting,
     fits,
     forgetting,
     judging,
     learning,
     neighbours,
     reembedding,
+    rehearsing,
     replaying,
+    rescoring,
     revising,
     using,
 )
@@ -40,8 +43,10 @@ from loremesh.node.narrating import events_seen
 from loremesh.node.parts import Parts, Progress
 from loremesh.node.results import (
     Attributed,
+    Connected,
     Consolidated,
     DecisionTaken,
+    Due,
     EventSeen,
     Explanation,
     FitReport,
@@ -54,6 +59,7 @@ from loremesh.node.results import (
     Recalled,
     Reembedded,
     Replayed,
+    Rescored,
     Revised,
     SpaceSeen,
     Status,
@@ -238,6 +244,28 @@ class Node:
         done = await consolidate(self._ground, progress, limit)
         await self._ground.checkpoint_if_due()
         return done
+
+    async def rescore(
+        self,
+        blocks: Sequence[str] = (),
+        *,
+        all_older_than_h: float | None = None,
+        progress: Progress | None = None,
+    ) -> Rescored:
+        """Ask the rater again about these blocks, or about all whose last rating is older than so many active
+        hours. Added to what is there, never overwritten.
+        """
+        return await rescoring.rescore(self._ground, _items(blocks, "blocks"), all_older_than_h, progress)
+
+    async def connect(self, block: str, other: str, *, weight: float = 1.0) -> Connected:
+        """Link two blocks by hand; weight 0 takes the link away and keeps them apart."""
+        return await connecting.connect(self._ground, block, other, weight)
+
+    async def due(
+        self, *, context: str = "", limit: int = 20, horizon_h: float = rehearsing.HORIZON_H
+    ) -> Due:
+        """What is worth keeping and about to fade within so many active hours; reading it moves nothing."""
+        return await rehearsing.due(self._ground, rehearsing.Asked(context, limit, horizon_h))
 
     async def explain(self, block: str) -> Explanation:
         """Why a block stands where it stands, by source."""

@@ -68,6 +68,7 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE, description="a whole numb
 Hits = Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS, description="a whole number from 1 to 256")]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53, description="a whole number from 0 on")]
 Some = Annotated[int, msgspec.Meta(ge=1, le=2**53, description="a whole number from 1 on")]
+Hours = Annotated[float, msgspec.Meta(ge=0.0, le=1e9, description="a number of active hours, 0 or more")]
 Texts = Annotated[
     list[Text],
     msgspec.Meta(min_length=1, max_length=MAX_TEXTS, description="1 to 1024 texts of at most 64 KiB"),
@@ -141,6 +142,29 @@ class Consolidate(Params, frozen=True):
     """At most `limit` blocks; all that wait when it is not given."""
 
     limit: Some | None = None
+
+
+class Rescore(Params, frozen=True):
+    """These blocks, or all whose last rating is older than so many active hours, one of the two."""
+
+    blocks: Blocks = []
+    all_older_than_h: Hours | None = None
+
+
+class Connect(Params, frozen=True):
+    """A link of two blocks; weight 0 takes it away."""
+
+    block: Word
+    other: Word
+    weight: Unit = 1.0
+
+
+class DueWithin(Params, frozen=True):
+    """At most `limit` blocks, in one context or in all, within a horizon in active hours."""
+
+    context: Word = ""
+    limit: Limit = 20
+    horizon_h: Hours = 24.0
 
 
 class OneBlock(Params, frozen=True):

@@ -17,9 +17,11 @@ from loremesh.node.params import (
     Archive,
     Attribute,
     Confirm,
+    Connect,
     Consolidate,
     Deprecate,
     DoctorFit,
+    DueWithin,
     Events,
     Learn,
     LearnMany,
@@ -30,6 +32,7 @@ from loremesh.node.params import (
     Params,
     Recall,
     Replay,
+    Rescore,
     Restore,
     Revise,
     SpaceCreate,
@@ -41,8 +44,10 @@ from loremesh.node.params import (
 )
 from loremesh.node.results import (
     Attributed,
+    Connected,
     Consolidated,
     DecisionTaken,
+    Due,
     EventSeen,
     Explanation,
     FitReport,
@@ -55,6 +60,7 @@ from loremesh.node.results import (
     Recalled,
     Reembedded,
     Replayed,
+    Rescored,
     Revised,
     SpaceSeen,
     Status,
@@ -116,6 +122,18 @@ async def _confirm(node: Node, p: Confirm, _: Progress | None) -> OutcomeTaken:
 
 async def _consolidate(node: Node, p: Consolidate, progress: Progress | None) -> Consolidated:
     return await node.consolidate(progress, p.limit)
+
+
+async def _rescore(node: Node, p: Rescore, progress: Progress | None) -> Rescored:
+    return await node.rescore(p.blocks, all_older_than_h=p.all_older_than_h, progress=progress)
+
+
+async def _connect(node: Node, p: Connect, _: Progress | None) -> Connected:
+    return await node.connect(p.block, p.other, weight=p.weight)
+
+
+async def _due(node: Node, p: DueWithin, _: Progress | None) -> Due:
+    return await node.due(context=p.context, limit=p.limit, horizon_h=p.horizon_h)
 
 
 async def _explain(node: Node, p: OneBlock, _: Progress | None) -> Explanation:
@@ -228,6 +246,9 @@ CONFIRM: Final = Verb("confirm", "Say that blocks were used.", Confirm, OutcomeT
 CONSOLIDATE: Final = Verb(
     "consolidate", "Embed, link and rate what waits.", Consolidate, Consolidated, _consolidate, long=True
 )
+RESCORE: Final = Verb("rescore", "Ask the rater again.", Rescore, Rescored, _rescore, long=True)
+CONNECT: Final = Verb("connect", "Link two blocks.", Connect, Connected, _connect)
+DUE: Final = Verb("due", "What is worth keeping and about to fade.", DueWithin, Due, _due)
 EXPLAIN: Final = Verb("explain", "A block's numbers by source.", OneBlock, Explanation, _explain)
 EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _events)
 REPLAY: Final = Verb("replay", "Fold the log anew.", Replay, Replayed, _replay, long=True)
@@ -278,6 +299,9 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         OUTCOME,
         CONFIRM,
         CONSOLIDATE,
+        RESCORE,
+        CONNECT,
+        DUE,
         EXPLAIN,
         EVENTS,
         REPLAY,

@@ -188,3 +188,38 @@ def test_blocks_are_put_away_revised_and_brought_back(ask: Ask, show: Callable[.
     assert "by this node: better" in explained
     assert f"stands in the place of {old}" in show("explain", made["block"])
     assert "mean of 0.500" in show("revise", made["block"], "It stands in the place of that", "--untagged")
+
+
+def test_a_memory_is_tended(ask: Ask, show: Callable[..., str]) -> None:
+    """rescore, connect, due, confirm in a context; explain tells people intervals, curve and episodes."""
+    one = ask("learn", "Always check the backup before `make clean` in build 7")["block"]
+    other = ask("learn", "Tended as well")["block"]
+    ask("consolidate")
+    done = ask("rescore", one[:12], other)
+    assert (done["rated"], done["unrated"], len(done["found"])) == (2, 0, 2)
+    assert "rated again by specificity" in show("rescore", one)
+    assert ask("rescore", "--all-older-than", "1000")["rated"] == 0
+    made = ask("connect", one, other, "--weight", "0.5")
+    assert (made["weight"], made["changed"]) == (0.5, True)
+    assert "already linked with weight 0.5" in show("connect", other, one, "--weight", "0.5")
+    assert "kept apart" in show("connect", one, other, "--weight", "0")
+    ask("confirm", "--block", one, "--context", "tending")
+    ask("outcome", "1", "--block", one, "--block", other, "--context", "tending")
+    assert ask("due", "--horizon", "1e-6")["blocks"] == []
+    assert "nothing is due" in show("due", "--horizon", "1e-6")
+    found = ask("due", "--horizon", "5000", "--context", "tending", "--limit", "1000")
+    assert one in [block["block"] for block in found["blocks"]]
+    shown = show("due", "--horizon", "5000", "--limit", "1000")
+    assert one[:12] in shown
+    explained = show("explain", one)
+    for told in (
+        "with 90%",
+        "it falls to 0.9 in ",
+        "retrievability to come: ",
+        "confirm",
+        "named",
+        "1 other",
+    ):
+        assert told in explained
+    tables = [line for line in (shown + explained).splitlines() if line.startswith(" ") or "\u2500" in line]
+    assert max(map(len, tables)) <= 80

@@ -87,6 +87,15 @@ WRONG: list[tuple[list[str], str]] = [
     (["revise", BLOCK, "t", "--tag", "x", "--untagged"], "--untagged excludes --tag"),
     (["revise", BLOCK, "t", "--share", "x", "--private"], "--private excludes --share"),
     (["revise", "zz", "t"], "no block id"),
+    (["rescore"], "one of the two"),
+    (["rescore", BLOCK, "--all-older-than", "5"], "one of the two"),
+    (["rescore", "--all-older-than", "-1"], "all_older_than_h"),
+    (["rescore", "--all-older-than", "long"], "long"),
+    (["connect", BLOCK], "OTHER"),
+    (["connect", BLOCK, BLOCK, "--weight", "2"], "weight"),
+    (["due", "--horizon", "0"], "horizon"),
+    (["due", "--limit", "0"], "limit"),
+    (["confirm", "--block", BLOCK, "--context", "c" * 65], "context"),
     (["archive", ""], "no block id"),
 ]
 

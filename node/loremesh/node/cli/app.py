@@ -18,6 +18,7 @@ from loremesh.node.cli import (
     memory_commands,
     node_commands,
     sharing_commands,
+    tending_commands,
 )
 from loremesh.node.cli.arguments import NEGATIVE_NUMBERS, invocation
 from loremesh.node.cli.console import answer, complain, force_utf8, note, silence
@@ -50,6 +51,9 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
     (memory_commands.explain, {}),
     (sharing_commands.peers, {}),
     (memory_commands.consolidate, {}),
+    (tending_commands.rescore, {"context_settings": NEGATIVE_NUMBERS}),
+    (tending_commands.connect, {"context_settings": NEGATIVE_NUMBERS}),
+    (tending_commands.due, {"context_settings": NEGATIVE_NUMBERS}),
     (memory_commands.events, {}),
     (memory_commands.replay, {}),
     (judging_commands.worth, {}),
