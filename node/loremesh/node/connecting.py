@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loremesh.node import evidence
 from loremesh.node.ground import Ground
-from loremesh.node.results import Connected
+from loremesh.node.tended import Connected
 from loremesh.sync.fixed import ONE
 
 

@@ -19,7 +19,6 @@ from loremesh.node import (
     forgetting,
     judging,
     learning,
-    neighbours,
     reembedding,
     rehearsing,
     replaying,
@@ -30,23 +29,20 @@ from loremesh.node import (
 from loremesh.node.administering import Administration
 from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
-from loremesh.node.episodes import last_episodes
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
 from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
-from loremesh.node.explaining import explain
 from loremesh.node.finding import Question
 from loremesh.node.founding import key_source, make_home, open_home
 from loremesh.node.frames import FrameAsked
 from loremesh.node.ground import Ground
+from loremesh.node.inspecting import inspect
 from loremesh.node.narrating import events_seen
 from loremesh.node.parts import Parts, Progress
 from loremesh.node.results import (
     Attributed,
-    Connected,
     Consolidated,
     DecisionTaken,
-    Due,
     EventSeen,
     Explanation,
     FitReport,
@@ -59,8 +55,6 @@ from loremesh.node.results import (
     Recalled,
     Reembedded,
     Replayed,
-    Rescored,
-    Revised,
     SpaceSeen,
     Status,
     TrustChange,
@@ -69,6 +63,7 @@ from loremesh.node.results import (
 from loremesh.node.scoping import Scope, tags_asked
 from loremesh.node.score import spreading
 from loremesh.node.sharing import Sharing
+from loremesh.node.tended import Connected, Due, Rescored, Revised
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
 
@@ -269,19 +264,7 @@ class Node:
 
     async def explain(self, block: str) -> Explanation:
         """Why a block stands where it stands, by source."""
-        ground = self._ground
-
-        async def work() -> Explanation:
-            await ground.refresh()
-            row = ground.memory.row_named(block)
-            episodes = await last_episodes(ground, row)
-            linked = neighbours.neighbours(ground.memory, row)
-            texts = await ground.store.texts([row, *(edge.other for edge, _ in linked)])
-            name_of = self._administration.name_of
-            found = explain(ground.memory, row, texts[row], ground.hour(), name_of, episodes)
-            return structs.replace(found, neighbours=neighbours.told(ground.memory, row, linked, texts))
-
-        return await ground.exclusive(work)
+        return await inspect(self._ground, block, self._administration.name_of)
 
     async def events(self, block: str | None = None, *, limit: int = 200, after: int = 0) -> list[EventSeen]:
         """The log as people read it, of one block or all of it: at most `limit` rows behind row `after`."""

@@ -21,8 +21,8 @@ from loremesh.node.explaining import credible_utility
 from loremesh.node.finding import context_evidence
 from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
-from loremesh.node.results import Due, DueBlock
 from loremesh.node.score import utility_terms
+from loremesh.node.tended import Due, DueBlock
 from loremesh.sync.content import context_label
 from loremesh.sync.fixed import ONE
 

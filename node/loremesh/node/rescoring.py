@@ -19,7 +19,7 @@ from loremesh.node.ground import Ground
 from loremesh.node.parts import Progress
 from loremesh.node.ports import Rater
 from loremesh.node.rating import spending
-from loremesh.node.results import BlockRated, Rescored
+from loremesh.node.tended import BlockRated, Rescored
 
 MAX_NAMED: Final = 256
 """Blocks named in one request, as in an outcome."""

@@ -18,8 +18,8 @@ from loremesh.node.ground import Ground
 from loremesh.node.judging import NOBODY
 from loremesh.node.learning import Lesson, lesson
 from loremesh.node.memory import Memory
-from loremesh.node.results import Revised
 from loremesh.node.store.values import NewBlock
+from loremesh.node.tended import Revised
 from loremesh.sync.fixed import ONE
 
 

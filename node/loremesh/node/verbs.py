@@ -44,10 +44,8 @@ from loremesh.node.params import (
 )
 from loremesh.node.results import (
     Attributed,
-    Connected,
     Consolidated,
     DecisionTaken,
-    Due,
     EventSeen,
     Explanation,
     FitReport,
@@ -60,13 +58,12 @@ from loremesh.node.results import (
     Recalled,
     Reembedded,
     Replayed,
-    Rescored,
-    Revised,
     SpaceSeen,
     Status,
     TrustChange,
     WorthSeen,
 )
+from loremesh.node.tended import Connected, Due, Rescored, Revised
 
 if TYPE_CHECKING:  # the doors that only carry a question to a running node need nothing of the node itself
     from loremesh.node.node import Node

@@ -15,7 +15,8 @@ from loremesh.node.cli.plain import one_line, plain
 from loremesh.node.cli.render import SHORT_ID, say, table
 from loremesh.node.cli.session import ask
 from loremesh.node.errors import UsageError
-from loremesh.node.results import Attributed, DecisionTaken, Revised, WorthSeen
+from loremesh.node.results import Attributed, DecisionTaken, WorthSeen
+from loremesh.node.tended import Revised
 
 if TYPE_CHECKING:
     from rich.console import Console

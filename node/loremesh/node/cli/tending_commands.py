@@ -13,7 +13,7 @@ from loremesh.node.cli.console import answer, progress_shown
 from loremesh.node.cli.plain import one_line, plain
 from loremesh.node.cli.render import SHORT_ID, count, say, table
 from loremesh.node.cli.session import ask
-from loremesh.node.results import Connected, Due, Rescored
+from loremesh.node.tended import Connected, Due, Rescored
 
 if TYPE_CHECKING:
     from rich.console import Console
