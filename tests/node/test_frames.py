@@ -291,6 +291,17 @@ async def test_an_own_only_frame_keeps_peers_out_and_a_mixture_with_another_does
             assert len((await node.recall("queue", frame=frame)).hits) == texts
 
 
+async def test_recency_of_its_own_takes_the_place_of_retrievability(homes: Homes) -> None:
+    """0.5 to the active hours since the block's last event, whatever its stability."""
+    config = CONFIG + "[frames.fresh]\nretrievability = 1\nhourly_decay = 0.5\n"
+    async with homes.create("alice", config) as node:
+        await node.learn("Drain the queue first")
+        for _ in range(4):
+            homes.pass_minutes(15)
+            (hit,) = (await node.recall("queue", frame="fresh")).hits
+        assert hit.score == pytest.approx(0.5, abs=1e-6)
+
+
 async def test_the_log_says_which_frame_a_hit_came_through(homes: Homes) -> None:
     """The four by number as ever; any other by its name, in the log and to people."""
     async with homes.create("alice", FRAMED) as node:

@@ -115,3 +115,17 @@ def test_a_damaged_export_is_refused(name: str) -> None:
     ):
         with pytest.raises(ValueError, match="order"):
             LearningOrder.load(damaged)
+
+
+def test_what_comes_before_a_block_is_what_would_be_carried_on_to_it() -> None:
+    """The nearest first, no further than the reach and not across a pause; of blocks not learned, nothing."""
+    order = LearningOrder()
+    for row, hour in enumerate([0.0, 0.1, 5.0, 5.1, 5.2, 5.3, 5.4]):
+        order.append(row, hour)
+    assert order.before(6, 0.5, 3) == [(5, 0.5), (4, 0.25), (3, 0.125)]
+    assert order.before(3, 0.5, 3) == [(2, 0.5)]
+    assert (order.before(2), order.before(9)) == ([], [])
+    for row in range(7):
+        for other, share in order.before(row):
+            rows, values = order.carry(np.array([other]), np.ones(1, np.float32), 7)
+            assert dict(zip(rows.tolist(), values.tolist(), strict=True))[row] == pytest.approx(share)

@@ -138,7 +138,7 @@ def use(host: NodeProcess, member: NodeProcess) -> None:
         node.ask(verbs.OUTCOME, p.Outcome(1.0, episode=recalled.episode))
         (peer,) = node.ask(verbs.PEERS, p.Page())
         node.ask(verbs.TRUST_SET, p.TrustSet(peer.peer, 0.75, "reason-of-marzipan"))
-        node.ask(verbs.EXPLAIN, p.OneBlock(block_id(TEXTS[0]).hex()))
+        node.ask(verbs.EXPLAIN, p.Explain(block_id(TEXTS[0]).hex()))
         refused = node.program.run("learn", TEXTS[0], "--share", "Quokkafarm")
         assert refused.code == 1
     wait(lambda: host.status().registers_digest == member.status().registers_digest, "both hold the same")

@@ -134,6 +134,6 @@ def assert_nothing_lost(work: Agent, nodes: list[NodeProcess]) -> None:
         least = work.acknowledged[block]
         most = least + work.doubtful[block]
         for node in nodes:
-            sources = {one.source: one for one in node.ask(verbs.EXPLAIN, p.OneBlock(block)).sources}
+            sources = {one.source: one for one in node.ask(verbs.EXPLAIN, p.Explain(block)).sources}
             claim = sources.get("self" if node is victim else peer)
             assert least <= (claim.alpha if claim else 0.0) <= most, (node.name, block)

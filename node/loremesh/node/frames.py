@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from loremesh.node.errors import UsageError
 from loremesh.node.frametable import MAX_WEIGHT, FrameSettings
 from loremesh.node.params import MAX_MIXED
-from loremesh.node.results import FrameSeen
 from loremesh.node.score import FRAMES, Floats, RecallFrame, Terms
+from loremesh.node.weighed import FrameSeen
 
 TERMS: Final = ("sim", "utility", "retrievability", "importance", "explore")
 """What a frame gives a weight to, in the order in which it is summed and shown."""
@@ -182,11 +182,9 @@ def _configured(name: str, table: FrameSettings) -> RecallFrame:
     total = math.fsum(weights.values())
     if total <= 0.0:
         raise ValueError(f"[frames.{name}] gives none of {', '.join(TERMS)} a weight above 0")
-    if not math.isclose(total, 1.0, rel_tol=1e-12):
-        weights = {term: weight / total for term, weight in weights.items()}
     return RecallFrame(
         name=name,
-        **weights,
+        **{term: weight / total for term, weight in weights.items()},
         own_only=table.own_only,
         min_max=table.min_max,
         hourly_decay=table.hourly_decay,

@@ -124,6 +124,10 @@ class Ground:
         """The active hour, without counting this as use; a wall clock goes on by itself."""
         return self.tick() if self.clock.idle_gap_h == WALL else self.clock.hour
 
+    def hour_of_use(self) -> float:
+        """The active hour that a use of the memory would be at now, without being one."""
+        return msgspec.structs.replace(self.clock).advance(self.parts.now_ms())
+
     def go_on_from(self, hour: float) -> None:
         """The clock stands at this active hour now, unless it is later already."""
         if hour > self.clock.hour:

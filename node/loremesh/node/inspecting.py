@@ -7,20 +7,41 @@ from msgspec import structs
 from loremesh.node import neighbours
 from loremesh.node.episodes import last_episodes
 from loremesh.node.explaining import NameOf, explain
-from loremesh.node.ground import Ground
+from loremesh.node.finding import Question, look
+from loremesh.node.ground import Ground, QueryVector
 from loremesh.node.results import Explanation
+from loremesh.node.standing import standing
+from loremesh.node.using import comparable
+from loremesh.node.weighed import Standing
 
 
-async def inspect(ground: Ground, block: str, name_of: NameOf) -> Explanation:
-    """Why a block stands where it stands. Raises UsageError, UnknownThing."""
+async def inspect(
+    ground: Ground, block: str, name_of: NameOf, question: Question | None = None
+) -> Explanation:
+    """Why a block stands where it stands, and where for a checked question. A read: nothing is logged.
+
+    For a question a block may be named that nobody who counts stands behind. Raises UsageError, UnknownThing.
+    """
+    query = None if question is None else await ground.query_vector(question.text)
 
     async def work() -> Explanation:
         await ground.refresh()
-        row = ground.memory.row_named(block)
+        row = ground.memory.row_named(block, known=question is None)
         episodes = await last_episodes(ground, row)
         linked = neighbours.neighbours(ground.memory, row)
-        texts = await ground.store.texts([row, *(edge.other for edge, _ in linked)])
-        found = explain(ground.memory, row, texts[row], ground.hour(), name_of, episodes)
-        return structs.replace(found, neighbours=neighbours.told(ground.memory, row, linked, texts))
+        mine = [row] if ground.memory.knows(row) else []
+        texts = await ground.store.texts([*mine, *(edge.other for edge, _ in linked)])
+        found = explain(ground.memory, row, texts.get(row, ""), ground.hour(), name_of, episodes)
+        return structs.replace(
+            found,
+            neighbours=neighbours.told(ground.memory, row, linked, texts),
+            standing=None if question is None else _standing(ground, question, query, row),
+        )
 
     return await ground.exclusive(work)
+
+
+def _standing(ground: Ground, question: Question, query: QueryVector | None, row: int) -> Standing:
+    settings, vector = ground.settings.memory, comparable(ground.memory, query)
+    seen = look(ground.memory, question, vector, ground.hour_of_use(), backoff=settings.context_backoff)
+    return standing(ground.memory, question, seen, row, settings.foreign_share)

@@ -168,8 +168,10 @@ class Memory:
         found: NDArray[np.bool_] = self.readable() & held & self.matrix.held(length)
         return found
 
-    def row_named(self, block: str) -> int:
+    def row_named(self, block: str, *, known: bool = True) -> int:
         """The row of the block that a person names: 64 hex digits, or an unambiguous prefix of at least 8.
+
+        `known`: only a block that can be spoken of; else any that this home has met, where no such one fits.
 
         Raises UsageError for what cannot name a block, UnknownThing for one that is not here or not unique.
         """
@@ -190,7 +192,7 @@ class Memory:
             head = bytes.fromhex(text[: len(text) // 2 * 2])
             named = (row for row in range(self.length) if self.sync.index.id(row).startswith(head))
             rows = [row for row in named if self.sync.index.id(row).hex().startswith(text)]
-        rows = [row for row in rows if self.knows(row)]
+        rows = [row for row in rows if self.knows(row)] or ([] if known else rows)
         if len(rows) > 1:
             raise UnknownThing(
                 f"{len(rows)} blocks begin with {text}", "give more digits of the one you mean"

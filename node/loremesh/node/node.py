@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from msgspec import structs
 
 from loremesh.crypto.keystores import KeySource
 from loremesh.node import (
@@ -27,12 +26,12 @@ from loremesh.node import (
     using,
 )
 from loremesh.node.administering import Administration
+from loremesh.node.asking import Asked, items, question, question_or_none
 from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
 from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
-from loremesh.node.finding import Question
 from loremesh.node.founding import key_source, make_home, open_home
 from loremesh.node.frames import FrameAsked
 from loremesh.node.ground import Ground
@@ -47,7 +46,6 @@ from loremesh.node.results import (
     Explanation,
     FitReport,
     Forgotten,
-    FrameSeen,
     Invited,
     Learned,
     OutcomeTaken,
@@ -60,10 +58,9 @@ from loremesh.node.results import (
     TrustChange,
     WorthSeen,
 )
-from loremesh.node.scoping import Scope, tags_asked
-from loremesh.node.score import spreading
 from loremesh.node.sharing import Sharing
 from loremesh.node.tended import Connected, Due, Rescored, Revised
+from loremesh.node.weighed import FrameSeen
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
 
@@ -159,9 +156,9 @@ class Node:
 
         Raises InvalidInput for a text or tag that cannot be, UnknownThing for a space.
         """
-        spaces = [self._sharing.space_named(space).space for space in _items(share, "share")]
+        spaces = [self._sharing.space_named(space).space for space in items(share, "share")]
         lessons = [learning.lesson(text)]
-        return (await learning.learn(self._ground, lessons, _items(tags, "tags"), spaces))[0]
+        return (await learning.learn(self._ground, lessons, items(tags, "tags"), spaces))[0]
 
     async def learn_many(
         self,
@@ -172,9 +169,9 @@ class Node:
         progress: Progress | None = None,
     ) -> list[Learned]:
         """Hold many texts, some at a time. All are checked before the first is learned."""
-        spaces = [self._sharing.space_named(space).space for space in _items(share, "share")]
-        given = _items(texts, "texts")
-        return await learning.learn_many(self._ground, given, _items(tags, "tags"), spaces, progress)
+        spaces = [self._sharing.space_named(space).space for space in items(share, "share")]
+        given = items(texts, "texts")
+        return await learning.learn_many(self._ground, given, items(tags, "tags"), spaces, progress)
 
     async def recall(
         self,
@@ -194,9 +191,9 @@ class Node:
         of these tags; an empty list means none. Raises UnknownThing for a space that this node is not in.
         `graph`: weight of the best linked neighbour's score, 0 to 1; the frame's own unless given.
         """
-        question = self._question(query, frame, context, k, spaces, tags)
-        question = structs.replace(question, frame=spreading(question.frame, graph))
-        return await using.recall(self._ground, question, self._administration.name_of)
+        asked = Asked(frame, context, k, spaces, tags, graph)
+        put = question(self._ground, self._sharing.spaces_named, query, asked)
+        return await using.recall(self._ground, put, self._administration.name_of)
 
     async def frames(self) -> list[FrameSeen]:
         """The frames that recall can be asked in: the four, the preset, and own ones of `config.toml`."""
@@ -223,13 +220,13 @@ class Node:
         if episode is not None:
             return await using.outcome_of_episode(self._ground, self._limit, episode, signal, weight, context)
         label = context_label(context or "")
-        named = _items(blocks, "blocks")
+        named = items(blocks, "blocks")
         return await using.outcome_of_blocks(self._ground, self._limit, named, signal, weight, label)
 
     async def confirm(self, blocks: Sequence[str], *, context: str = "") -> OutcomeTaken:
         """These blocks were of use, though nobody judged: a good outcome of small weight."""
         weight, label = self._ground.settings.memory.confirm_weight, context_label(context)
-        named = _items(blocks, "blocks")
+        named = items(blocks, "blocks")
         return await using.outcome_of_blocks(
             self._ground, self._limit, named, 1.0, weight, label, implicit=True
         )
@@ -250,7 +247,7 @@ class Node:
         """Ask the rater again about these blocks, or about all whose last rating is older than so many active
         hours. Added to what is there, never overwritten.
         """
-        return await rescoring.rescore(self._ground, _items(blocks, "blocks"), all_older_than_h, progress)
+        return await rescoring.rescore(self._ground, items(blocks, "blocks"), all_older_than_h, progress)
 
     async def connect(self, block: str, other: str, *, weight: float = 1.0) -> Connected:
         """Link two blocks by hand; weight 0 takes the link away and keeps them apart."""
@@ -262,9 +259,26 @@ class Node:
         """What is worth keeping and about to fade within so many active hours; reading it moves nothing."""
         return await rehearsing.due(self._ground, rehearsing.Asked(context, limit, horizon_h))
 
-    async def explain(self, block: str) -> Explanation:
-        """Why a block stands where it stands, by source."""
-        return await inspect(self._ground, block, self._administration.name_of)
+    async def explain(
+        self,
+        block: str,
+        *,
+        query: str | None = None,
+        frame: FrameAsked = "attention",
+        context: str = "",
+        k: int = 5,
+        spaces: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        graph: float | None = None,
+    ) -> Explanation:
+        """Why a block stands where it stands, by source; with a `query`, where it stands for that one.
+
+        The query is asked as `recall` would ask it, but opens no episode and nothing is logged. With one, a
+        block may be named that is here and that nobody who counts stands behind.
+        """
+        asked = Asked(frame, context, k, spaces, tags, graph)
+        put = question_or_none(self._ground, self._sharing.spaces_named, query, asked)
+        return await inspect(self._ground, block, self._administration.name_of, put)
 
     async def events(self, block: str | None = None, *, limit: int = 200, after: int = 0) -> list[EventSeen]:
         """The log as people read it, of one block or all of it: at most `limit` rows behind row `after`."""
@@ -317,8 +331,8 @@ class Node:
         """
         spaces = None
         if share is not None:
-            spaces = [self._sharing.space_named(space).space for space in _items(share, "share")]
-        given = None if tags is None else _items(tags, "tags")
+            spaces = [self._sharing.space_named(space).space for space in items(share, "share")]
+        given = None if tags is None else items(tags, "tags")
         return await revising.revise(self._ground, block, text, why, given, spaces)
 
     async def attribute(
@@ -422,22 +436,6 @@ class Node:
         finally:
             await self._ground.close()
 
-    def _question(
-        self,
-        query: str,
-        frame: FrameAsked,
-        context: str,
-        k: int,
-        spaces: Sequence[str] | None,
-        tags: Sequence[str] | None,
-    ) -> Question:
-        """What is asked, with frame, spaces and tags found."""
-        scope = Scope(
-            spaces=None if spaces is None else self._sharing.spaces_named(_items(spaces, "spaces")),
-            tags=None if tags is None else tags_asked(_items(tags, "tags")),
-        )
-        return Question(query, self._ground.frames.named(frame), context, k, scope)
-
     async def _consolidate_on(self) -> None:
         """Consolidate whenever something waits, and keep the checkpoint near the log's end."""
         pause_s = self._ground.settings.sharing.consolidate_every_s
@@ -457,13 +455,6 @@ class Node:
                     self._administration.trouble = f"not rated: {done.why}"
                 elif done.rated or not done.waiting:
                     self._administration.trouble = ""
-
-
-def _items(values: Sequence[str], field: str) -> Sequence[str]:
-    """The values, unless they are one text: it would be taken for a list of its characters."""
-    if isinstance(values, str):
-        raise UsageError(f"{field} is one text, {values[:80]!r}, not a list", f"give {field}=[…]")
-    return values
 
 
 @asynccontextmanager

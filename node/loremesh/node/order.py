@@ -78,6 +78,18 @@ class LearningOrder:
         order._hours.frombytes(hours.tobytes())
         return order
 
+    def before(self, row: int, share: float = CARRIED, reach: int = REACH) -> list[tuple[int, float]]:
+        """What a match of blocks learned just before `row` in its train is carried on to it by: (row, share),
+        nearest first.
+        """
+        self._settle(row + 1)
+        place = int(self._place[row])
+        if place < 0:
+            return []
+        begins = int(np.searchsorted(self._end, self._end[place]))
+        places = range(place - 1, max(begins, place - reach) - 1, -1)
+        return [(int(self._order[at]), share ** (place - at)) for at in places]
+
     def carry(
         self,
         rows: NDArray[np.int64],

@@ -167,6 +167,19 @@ class DueWithin(Params, frozen=True):
     horizon_h: Hours = 24.0
 
 
+class Explain(Params, frozen=True):
+    """A block, and a question, as `recall` takes it, that it is to be explained for; none with null."""
+
+    block: Word
+    query: Text | None = None
+    frame: Frame = "attention"
+    context: Word = ""
+    k: Hits = 5
+    spaces: SpacesAsked | None = None
+    tags: TagsAsked | None = None
+    graph: Unit | None = None
+
+
 class OneBlock(Params, frozen=True):
     """A block: 64 hex digits, or its first ones, at least 8."""
 

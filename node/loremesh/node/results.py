@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from loremesh.node.weighed import Standing
+
 
 class Learned(msgspec.Struct, frozen=True):
     """`created` is false when the block was already held: nothing but tags and spaces was added.
@@ -133,6 +135,7 @@ class Explanation(msgspec.Struct, frozen=True):
     `decision`: the last one about it that holds. `superseded_by` stands in its place; of those in
     `supersedes` it stands in the place itself.
     `neighbours`: blocks it is linked to that can be recalled, strongest first, 16 at most.
+    `standing`: where it stands for a question, if one was given.
     """
 
     block: str
@@ -164,6 +167,7 @@ class Explanation(msgspec.Struct, frozen=True):
     curve: list[tuple[float, float]] = []
     episodes: list[EpisodeSeen] = []
     neighbours: list[Neighbour] = []
+    standing: Standing | None = None
 
 
 class EpisodeSeen(msgspec.Struct, frozen=True):
@@ -386,22 +390,6 @@ class Attributed(msgspec.Struct, frozen=True):
     left_out: int
     success: float
     found: list[BlockAttributed]
-
-
-class FrameSeen(msgspec.Struct, frozen=True):
-    """A frame that recall can be asked in. `weights` sum to 1.
-
-    `own_only`: blocks known only from peers stay out. `min_max`: terms are scaled to [0, 1] over what can be
-    handed out. `hourly_decay`: in place of retrievability, this to the active hours since the last event.
-    `source`: built in, a preset, or config.toml.
-    """
-
-    name: str
-    weights: dict[str, float]
-    own_only: bool
-    min_max: bool
-    hourly_decay: float | None
-    source: str
 
 
 class Forgotten(msgspec.Struct, frozen=True):

@@ -262,6 +262,13 @@ def best_neighbours(scores: Floats, links: Links) -> Floats:
     return best
 
 
+def neighbour_scores(frame: RecallFrame, terms: Terms, eligible: NDArray[np.bool_], links: Links) -> Floats:
+    """The links' term of every row, float32[n]: its best neighbour's score before links (ineligible: 0)."""
+    scores = composite(frame, terms)
+    scores[~eligible] = 0.0
+    return best_neighbours(scores, links)
+
+
 def rank(
     frame: RecallFrame,
     terms: Terms,
@@ -297,7 +304,7 @@ def rank(
         # Twice as many as are missing: then a peer that fills its quota rarely costs a second round.
         wanted = (k - len(chosen)) * 2
         rows = _shortlist(scores, wanted)
-        exact = _exact(frame, terms, neighbours, link_weight, rows)
+        exact = exact_scores(frame, terms, rows, neighbours, link_weight)
         candidates = sorted(zip((-exact).tolist(), map(block_id, rows.tolist()), rows.tolist(), strict=True))
         for negative, _, row in candidates[:wanted]:
             scores[row] = -np.inf
@@ -328,8 +335,12 @@ def _shortlist(scores: Floats, wanted: int) -> Rows:
     return np.flatnonzero((scores >= floor) & (scores > -np.inf))
 
 
-def _exact(
-    frame: RecallFrame, terms: Terms, neighbours: Floats | None, link_weight: float, rows: Rows
+def exact_scores(
+    frame: RecallFrame,
+    terms: Terms,
+    rows: Rows,
+    neighbours: Floats | None = None,
+    link_weight: float = 0.0,
 ) -> NDArray[np.float64]:
     """The score of `rows` in float64, summed in the order in which the parts are shown."""
     total = np.zeros(len(rows), dtype=np.float64)

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from loremesh.node import evidence
 from loremesh.node.companions import held_back
 from loremesh.node.errors import Unavailable, UsageError
 from loremesh.node.events import EPISODE_BYTES, FrameName, Outcome
 from loremesh.node.explaining import NameOf, provenance
-from loremesh.node.finding import Question, check, find
+from loremesh.node.finding import Question, find
 from loremesh.node.frames import weights_of
-from loremesh.node.ground import Ground
+from loremesh.node.ground import Ground, QueryVector
 from loremesh.node.memory import Memory
 from loremesh.node.results import Hit, OutcomeTaken, Recalled
 from loremesh.node.scoping import Scope
@@ -46,9 +48,8 @@ class OutcomeLimit:
 
 
 async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalled:
-    """One episode: the k best blocks for the question, logged as handed out. Nothing moves."""
-    asked = check(question)
-    frame = asked.frame
+    """One episode: the k best blocks for a checked question, logged as handed out. Nothing moves."""
+    asked, frame = question, question.frame
     query = await ground.query_vector(asked.text)
 
     async def work() -> Recalled:
@@ -61,7 +62,7 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
             return find(
                 memory,
                 asked,
-                query.vector if query is not None and query.model == memory.fingerprint else None,
+                comparable(memory, query),
                 hour,
                 foreign_share=settings.foreign_share,
                 backoff=settings.context_backoff,
@@ -102,6 +103,11 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
         )
 
     return await ground.exclusive(work)
+
+
+def comparable(memory: Memory, query: QueryVector | None) -> NDArray[np.float32] | None:
+    """The query's vector, None where the stored ones are another model's by now: they cannot be compared."""
+    return query.vector if query is not None and query.model == memory.fingerprint else None
 
 
 async def outcome_of_episode(

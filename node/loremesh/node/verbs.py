@@ -23,6 +23,7 @@ from loremesh.node.params import (
     DoctorFit,
     DueWithin,
     Events,
+    Explain,
     Learn,
     LearnMany,
     Nothing,
@@ -50,7 +51,6 @@ from loremesh.node.results import (
     Explanation,
     FitReport,
     Forgotten,
-    FrameSeen,
     Invited,
     Learned,
     OutcomeTaken,
@@ -64,6 +64,7 @@ from loremesh.node.results import (
     WorthSeen,
 )
 from loremesh.node.tended import Connected, Due, Rescored, Revised
+from loremesh.node.weighed import FrameSeen
 
 if TYPE_CHECKING:  # the doors that only carry a question to a running node need nothing of the node itself
     from loremesh.node.node import Node
@@ -133,8 +134,17 @@ async def _due(node: Node, p: DueWithin, _: Progress | None) -> Due:
     return await node.due(context=p.context, limit=p.limit, horizon_h=p.horizon_h)
 
 
-async def _explain(node: Node, p: OneBlock, _: Progress | None) -> Explanation:
-    return await node.explain(p.block)
+async def _explain(node: Node, p: Explain, _: Progress | None) -> Explanation:
+    return await node.explain(
+        p.block,
+        query=p.query,
+        frame=p.frame,
+        context=p.context,
+        k=p.k,
+        spaces=p.spaces,
+        tags=p.tags,
+        graph=p.graph,
+    )
 
 
 async def _events(node: Node, p: Events, _: Progress | None) -> list[EventSeen]:
@@ -246,7 +256,9 @@ CONSOLIDATE: Final = Verb(
 RESCORE: Final = Verb("rescore", "Ask the rater again.", Rescore, Rescored, _rescore, long=True)
 CONNECT: Final = Verb("connect", "Link two blocks.", Connect, Connected, _connect)
 DUE: Final = Verb("due", "What is worth keeping and about to fade.", DueWithin, Due, _due)
-EXPLAIN: Final = Verb("explain", "A block's numbers by source.", OneBlock, Explanation, _explain)
+EXPLAIN: Final = Verb(
+    "explain", "A block's numbers by source, and for a question.", Explain, Explanation, _explain
+)
 EVENTS: Final = Verb("events", "Rows of the log.", Events, list[EventSeen], _events)
 REPLAY: Final = Verb("replay", "Fold the log anew.", Replay, Replayed, _replay, long=True)
 WORTH: Final = Verb("worth", "What each block's outcomes say of it.", Worth, list[WorthSeen], _worth)

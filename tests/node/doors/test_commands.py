@@ -109,6 +109,29 @@ def test_people_get_text_that_fits_eighty_columns(ask: Ask, show: Callable[..., 
     assert "\x1b" not in tables
 
 
+def test_a_block_is_explained_for_a_question(ask: Ask, show: Callable[..., str]) -> None:
+    """--query says whether it surfaces, term by term beside the last hit; nothing is logged by it."""
+    first = ask("learn", "The standing of one block", "--tag", "standing")["block"]
+    other = ask("learn", "The standing of another", "--tag", "standing")["block"]
+    rows = ask("status")["log_rows"]
+    query = ("--query", "standing of one block", "--tag", "standing", "-k", "1")
+    stands = ask("explain", first, *query)["standing"]
+    assert (stands["surfaces"], stands["rank"], stands["k"]) == (True, 1, 1)
+    behind = ask("explain", other, *query)["standing"]
+    assert (behind["surfaces"], behind["last"], behind["short_in"]) == (False, first, "sim")
+    assert "standing" in ask("explain", first)
+    assert ask("explain", first)["standing"] is None
+    assert ask("status")["log_rows"] == rows
+    shown = show("explain", other, *query)
+    assert "it does not surface: rank 2 of 2" in shown
+    assert "most of it in sim" in shown
+    assert "sim comes from vector 0.000 (not embedded yet), words" in shown
+    assert max(len(line) for line in shown.splitlines() if line.startswith(" ")) <= 80
+    ask("deprecate", other, "--why", "no use")
+    assert "it does not surface: it was deprecated here" in show("explain", other, *query)
+    ask("forget", other)  # this home is the other tests', too
+
+
 def test_recall_is_weighed_and_limited_as_asked(ask: Ask, show: Callable[..., str]) -> None:
     """--frame takes own words for a mixture; --tag and --space limit, are echoed, and shown to people."""
     ask("space", "create", "scoped")

@@ -18,6 +18,10 @@ BlockOption = Annotated[
 ContextOption = Annotated[
     str, typer.Option(metavar="C", help="A short label for the task, up to 64 characters.")
 ]
+FrameOption = Annotated[
+    str, typer.Option(metavar="FRAME", help="What counts: a frame, or a mixture of some.")
+]
+HitsOption = Annotated[int, typer.Option("-k", "--k", metavar="N", help="Hits at most, 1 to 256.")]
 SpaceLimit = Annotated[
     list[str] | None,
     typer.Option("--space", metavar="SPACE", help="Only blocks in this space; may be repeated."),
@@ -53,3 +57,9 @@ def number(text: str | float) -> float:
     if text.startswith("-"):
         raise UsageError(f"there is no option {text[:80]!r}", "see the command's --help")
     raise UsageError(f"{text[:80]!r} is not a number", "write it like 0.5")
+
+
+GraphOption = Annotated[
+    float | None,
+    typer.Option(parser=number, metavar="W", help="What the best linked neighbour's score counts, 0 to 1."),
+]

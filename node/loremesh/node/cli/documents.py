@@ -12,7 +12,7 @@ from loremesh.node.errors import UnknownThing
 from loremesh.node.exchange import lines
 from loremesh.node.exchange.files import Exported, Progress
 from loremesh.node.exchange.markdown import heading, learned_at, section
-from loremesh.node.params import OneBlock
+from loremesh.node.params import Explain
 
 
 def document(calls: Calls, out: BinaryIO, progress: Progress) -> Exported:
@@ -36,7 +36,7 @@ def document(calls: Calls, out: BinaryIO, progress: Progress) -> Exported:
     written = 0
     for done, block in enumerate(blocks, start=1):
         try:
-            seen = calls.call(verbs.EXPLAIN, OneBlock(block))
+            seen = calls.call(verbs.EXPLAIN, Explain(block))
         except UnknownThing:
             continue  # forgotten meanwhile
         write(section(seen, learned_ms.get(block)))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loremesh.node import params as p
 from loremesh.node import verbs
-from loremesh.node.cli import render
+from loremesh.node.cli import render, weighing
 from loremesh.node.cli.arguments import (
     BLOCK,
     BlockOption,
     ContextOption,
+    FrameOption,
+    GraphOption,
+    HitsOption,
     LimitOption,
     SkipOption,
     SpaceLimit,
@@ -25,7 +28,10 @@ from loremesh.node.cli.inputs import batches, lines_given, text_given
 from loremesh.node.cli.invocation import Invocation
 from loremesh.node.cli.session import ask, diagnosed, reach
 from loremesh.node.errors import NodeError, UsageError
-from loremesh.node.results import Learned
+from loremesh.node.results import Explanation, Learned
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def learn(
@@ -82,19 +88,12 @@ def recall(
     query: Annotated[
         str, typer.Argument(metavar="QUERY", help="What to find help with; - reads it from standard input.")
     ],
-    frame: Annotated[
-        str, typer.Option(metavar="FRAME", help="What counts: a frame, or a mixture of some.")
-    ] = "attention",
+    frame: FrameOption = "attention",
     context: ContextOption = "",
-    k: Annotated[int, typer.Option("-k", "--k", metavar="N", help="Hits at most, 1 to 256.")] = 5,
+    k: HitsOption = 5,
     space: SpaceLimit = None,
     tag: TagLimit = None,
-    graph: Annotated[
-        float | None,
-        typer.Option(
-            parser=number, metavar="W", help="What the best linked neighbour's score counts, 0 to 1."
-        ),
-    ] = None,
+    graph: GraphOption = None,
 ) -> None:
     """Find what helps with a question.
 
@@ -125,7 +124,7 @@ def frames(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption
     """
     run = invocation(ctx)
     result = ask(run.home, verbs.FRAMES, p.Page(limit, skip))
-    answer(run, result, lambda out: render.frames(out, result))
+    answer(run, result, lambda out: weighing.frames(out, result))
 
 
 def outcome(
@@ -172,20 +171,43 @@ def confirm(ctx: typer.Context, block: BlockOption = None, context: ContextOptio
     answer(run, result, lambda out: render.outcome_taken(out, result))
 
 
-def explain(ctx: typer.Context, block: BLOCK) -> None:
+def explain(
+    ctx: typer.Context,
+    block: BLOCK,
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="Q", help="Show where the block stands for this question; - reads it."),
+    ] = None,
+    frame: FrameOption = "attention",
+    context: ContextOption = "",
+    k: HitsOption = 5,
+    space: SpaceLimit = None,
+    tag: TagLimit = None,
+    graph: GraphOption = None,
+) -> None:
     """Show a block's numbers and where they come from.
 
     alpha and beta are masses of evidence for and against; stability (S) is in active hours. A source's alpha
     and beta are its raw claim; what trust and caps let count of it stands beside. Utility lies in its
     interval with 90 %. The curve to come is what happens while nothing happens, by the rules in use. Links
-    to other blocks have their weight today and the one they were made with.
+    to other blocks have their weight today and the one they were made with. With --query it also shows
+    whether recall would hand the block out, at which rank, and why, term by term. Nothing is logged.
 
     \b
     loremesh explain 3ac1f29b
+    loremesh explain 3ac1f29b --query "search is stale after deploy" --frame task -k 3
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.EXPLAIN, p.OneBlock(block))
-    answer(run, result, lambda out: render.explained(out, result))
+    asked = None if query is None else text_given(query)
+    params = p.Explain(block, asked, frame, context, k, space, tag, graph)
+    result = ask(run.home, verbs.EXPLAIN, params)
+    answer(run, result, lambda out: _explained(out, result))
+
+
+def _explained(out: Console, result: Explanation) -> None:
+    render.explained(out, result)
+    if result.standing is not None:
+        weighing.stands(out, result.standing)
 
 
 def consolidate(

@@ -14,7 +14,6 @@ from loremesh.node.results import (
     Explanation,
     FitReport,
     Forgotten,
-    FrameSeen,
     Hit,
     Invited,
     Learned,
@@ -74,26 +73,6 @@ def recalled(out: Console, result: Recalled) -> None:
         )
     say(out, f"episode {result.episode}")
     say(out, f"say how it went: loremesh outcome SIGNAL --episode {result.episode}")
-
-
-def frames(out: Console, results: Sequence[FrameSeen]) -> None:
-    """One row per frame: its weights, and below what else there is to say of it."""
-    if not results:
-        say(out, "no more frames")
-        return
-    shown = table("frame", "sim", "utility", "retr.", "import.", "explore", "from")
-    shown.columns[0].no_wrap = True
-    for frame in results:
-        weights = [f"{weight:.3g}" for weight in frame.weights.values()]
-        shown.add_row(one_line(frame.name, 16), *weights, frame.source)
-    out.print(shown)
-    for frame in results:
-        about = ["no blocks known only from peers" if frame.own_only else ""]
-        about += ["terms scaled min-max" if frame.min_max else ""]
-        if frame.hourly_decay is not None:
-            about.append(f"recency {frame.hourly_decay:g} to the hours for retrievability")
-        if told := "; ".join(filter(None, about)):
-            say(out, f"{plain(frame.name)}: {told}")
 
 
 def _hit(out: Console, number: int, hit: Hit) -> None:

@@ -84,7 +84,7 @@ class Agent:
 
     def explain(self, block: str) -> Explanation:
         """A block's numbers by source."""
-        return self.door.call(verbs.EXPLAIN, p.OneBlock(block))
+        return self.door.call(verbs.EXPLAIN, p.Explain(block))
 
     def status(self) -> Status:
         """The node at a glance."""

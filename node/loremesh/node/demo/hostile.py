@@ -98,7 +98,7 @@ def spy(door: Door, tasks: Sequence[Task]) -> list[Claim]:
         texts.update((hit.block, hit.text) for hit in recalled.hits)
     claims = []
     for block in sorted(texts):
-        explanation = door.call(verbs.EXPLAIN, p.OneBlock(block))
+        explanation = door.call(verbs.EXPLAIN, p.Explain(block))
         for context, (alpha, beta) in explanation.contexts.items():
             if alpha + beta:
                 claims.append((block, context, beta / (alpha + beta), alpha / (alpha + beta)))
