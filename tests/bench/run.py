@@ -20,6 +20,7 @@ from tests.bench import (
     locomo,
     opening,
     outcomes,
+    precision,
     reach,
     recall_score,
     recalling,
@@ -45,6 +46,7 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "worth": worth.measure,
     "attribution": attribution.measure,
     "outcomes": outcomes.measure,
+    "precision": precision.measure,
 }
 RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 HEADING: Final = "## "
