@@ -52,6 +52,7 @@ async def test_an_archived_block_leaves_recall_and_keeps_everything(homes: Homes
         assert (taken.block, taken.withdrawn, taken.changed) == (block, "archived", True)
         assert not (await node.archive(block)).changed
         assert await found(node) == {NEW}
+        assert len(node.ground.memory.lexical) == 1, "nor does it set what words are common"
         seen = await node.explain(block)
         assert (seen.status, seen.alpha, seen.beta, seen.tags) == (
             "archived",
@@ -82,6 +83,7 @@ async def test_an_archived_block_can_be_deprecated_and_the_other_way_round(node:
     await used(node, other, 20, 0)
     assert [one.proposal for one in await node.worth(candidates=True)] == ["deprecate"]
     await node.archive(block)
+    await used(node, block, 0, 20)
     assert await node.worth(candidates=True) == []
     assert [one.withdrawn for one in await node.worth()] == ["", "archived"]
     assert (await node.deprecate(block, why="it fails")).changed
@@ -292,8 +294,11 @@ async def test_a_peers_block_is_revised_here_alone(homes: Homes) -> None:
         assert ((await node.explain(made.block)).alpha, await found(node)) == (0.5, {NEW})
         seen = await node.explain(named(OLD))
         assert (seen.status, seen.held, seen.superseded_by) == ("superseded", False, made.block)
+        again = await node.learn(OLD)
+        assert (again.created, again.withdrawn, again.superseded_by) == (True, "superseded", made.block)
+        assert len(node.ground.memory.lexical) == 1
         await take(node, bob.evidence(Row(OLD, 12, 1, 2)))
-        assert (await node.explain(named(OLD))).alpha == 12.0
+        assert (await node.explain(named(OLD))).alpha == 12.5
         assert await found(node) == {NEW}
         await faultless(node)
 
@@ -315,6 +320,7 @@ async def test_revisions_and_archived_blocks_travel_in_files(homes: Homes, tmp_p
         assert await found(bob) == await found(node) == {NEW, NEWER}
         assert (await bob.explain(old)).superseded_by == named(NEW)
         assert (await bob.explain(gone)).status == "archived"
+        assert (await bob.learn("Only carol knew it")).superseded_by == named(NEWER)
         await import_from(bob, tmp_path / "a.jsonl")
         assert (await bob.explain(named(NEW))).alpha == (await node.explain(named(NEW))).alpha
         await faultless(bob)

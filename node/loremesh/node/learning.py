@@ -83,7 +83,7 @@ async def _learn(
             if one.id not in fresh and (more := evidence.share(own, clock, row, spaces, tags)):
                 events.append((row, more))
                 changed.add(row)
-            learned.append(_known(memory, row, one.id))
+            learned.append(_answer(memory, row, one.id, created=False))
             continue
         if row is None:
             row, next_row = next_row, next_row + 1
@@ -93,9 +93,11 @@ async def _learn(
         events.append((row, event))
         if spaces and (shared := evidence.share(own, clock, row, spaces)):
             events.append((row, shared))
-        texts[row] = one.text
         changed.add(row)
-        learned.append(Learned(one.id.hex(), created=True))
+        answer = _answer(memory, row, one.id, created=True)
+        if not answer.withdrawn:
+            texts[row] = one.text
+        learned.append(answer)
     if events:
         await ground.record(events, blocks)
         memory.sync.index.ensure(list(fresh))
@@ -106,8 +108,8 @@ async def _learn(
     return learned
 
 
-def _known(memory: Memory, row: int, id_: bytes) -> Learned:
-    """A block that is held: whether it is out of recall, and what stands in its place."""
+def _answer(memory: Memory, row: int, id_: bytes, *, created: bool) -> Learned:
+    """The block, whether it is out of recall, and what stands in its place: only peers may have known it."""
     newest = memory.own.decisions.newest(row)
     by = "" if newest == row else memory.block_hex(newest)
-    return Learned(id_.hex(), False, withdrawal_name(memory.withdrawal(row)), by)
+    return Learned(id_.hex(), created, withdrawal_name(memory.withdrawal(row)), by)
