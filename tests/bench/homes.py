@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loremesh.node import evidence
 from loremesh.node.compose import real_parts
+from loremesh.node.events import Event
 from loremesh.node.node import Node
 from loremesh.node.opening import encode_fingerprint
 from loremesh.node.parts import Parts
@@ -21,6 +23,8 @@ DIMENSION: Final = 384
 PASSPHRASE: Final = "a passphrase for benches"
 MODEL: Final = Fingerprint("bench", "1", DIMENSION)
 BATCH: Final = 10_000
+LINKS: Final = 5
+"""Links that each block proposes, as many as consolidation does at most."""
 JUDGED: Final = 10_000
 """Blocks that have outcomes, so that utilities and stabilities differ."""
 
@@ -66,8 +70,29 @@ def unit_vectors(count: int, random: np.random.Generator) -> NDArray[np.float32]
     return vectors
 
 
+async def link(node: Node, rows: Sequence[int], random: np.random.Generator) -> None:
+    """Links of each of these rows to LINKS of all before it, at the weights that consolidation gives."""
+    clock = node.ground.stamp()
+    events: list[tuple[int, Event]] = []
+    for row in rows:
+        others = (
+            random.choice(row, min(LINKS, row), replace=False).tolist()
+            if row < 1_000
+            else (np.unique(random.integers(0, row, LINKS)).tolist())
+        )
+        weights = (0.3 + 0.2 * random.random(len(others))).tolist()
+        events.append((row, evidence.linked(clock, row, list(zip(others, weights, strict=True)))))
+
+    async def work() -> None:
+        await node.ground.record(events)
+
+    await node.ground.exclusive(work)
+
+
 async def large_home(scratch: Path, blocks: int = BLOCKS) -> Path:
-    """A home of that many blocks with vectors, a tenth of them with outcomes; made at the first call."""
+    """A home of that many blocks with vectors, each linked to LINKS others by chance, a tenth of them with
+    outcomes; made at the first call.
+    """
     home = scratch / f"home-{blocks}"
     if home.exists():
         return home
@@ -79,6 +104,7 @@ async def large_home(scratch: Path, blocks: int = BLOCKS) -> Path:
             vectors = unit_vectors(min(BATCH, blocks - start), random)
             rows = list(range(start, start + len(vectors)))
             await node.ground.store.set_embeddings(rows, vectors, encode_fingerprint(MODEL))
+            await link(node, rows, random)
         ids = [one.block for one in learned]
         judged = random.permutation(blocks)[: JUDGED * blocks // BLOCKS].tolist()
         for start in range(0, len(judged), 100):

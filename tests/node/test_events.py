@@ -17,6 +17,7 @@ from loremesh.node.events import (
     ImportSource,
     Incarnation,
     Learn,
+    Linked,
     Outcome,
     RecallHit,
     Rescore,
@@ -54,6 +55,7 @@ OWN: list[tuple[Event, str, str]] = [
         "9906cb3ff800000000000007c4016504cb3fe000000000000005a163a166",
     ),
     (Connect(1.5, 7, 2, 3), "connect", "9507cb3ff8000000000000070203"),
+    (Linked(1.5, 7, (2, 4), (3, 5), True), "linked", "9611cb3ff800000000000007920204920305c3"),
     (
         Counted(1.5, 7, 1, 2, 3, 4, 0.5, -1.0),
         "counted",

@@ -12,7 +12,6 @@ from loremesh.node.errors import UsageError
 from loremesh.node.score import (
     FRAMES,
     ContextEvidence,
-    Links,
     Ranked,
     Terms,
     composite,
@@ -20,6 +19,7 @@ from loremesh.node.score import (
     lift_named,
     rank,
     recall_frame,
+    spreading,
     utility_terms,
 )
 
@@ -42,21 +42,6 @@ def terms_of(size: int, sim: NDArray[np.float32] | None = None) -> Terms:
 
 def everyone(size: int) -> NDArray[np.bool_]:
     return np.ones(size, dtype=np.bool_)
-
-
-def linked_rows(size: int, *edges: tuple[int, int, float]) -> Links:
-    """Links as (row, other, weight), ascending, among `size` blocks without outcomes."""
-    ends = [row for row, _, _ in edges]
-    own = sorted(set(ends))
-    return Links(
-        rows(*own),
-        rows(*(ends.index(row) for row in own)),
-        rows(*(other for _, other, _ in edges)),
-        floats(*(weight for _, _, weight in edges)),
-        rows(),
-        rows(),
-        np.ones(size, dtype=np.float32),
-    )
 
 
 def by_number(row: int) -> bytes:
@@ -296,24 +281,23 @@ def test_a_term_that_is_not_finite_is_refused_by_name(bad: float) -> None:
         )
 
 
-def test_a_link_adds_its_weight_times_the_best_neighbours_score() -> None:
+def test_what_is_lent_is_added_with_the_frames_weight() -> None:
+    """It is asked with the scores before, 0 for rows that cannot be handed out, and shown unweighted."""
     terms = terms_of(4, floats(0.0, 0.4, 1.0, 0.2))
-    plain = {hit.row: hit for hit in rank(TASK, terms, 4, eligible=everyone(4), block_id=by_number)}
-    links = linked_rows(4, (0, 1, 1.0), (0, 2, 0.5), (1, 0, 1.0), (2, 0, 0.5))
-    linked = {
-        hit.row: hit
-        for hit in rank(
-            TASK, terms, 4, eligible=everyone(4), block_id=by_number, links=links, link_weight=0.1
-        )
-    }
-    assert linked[0].parts.links == pytest.approx(max(plain[1].score, 0.5 * plain[2].score))
-    assert linked[0].score == pytest.approx(plain[0].score + 0.1 * linked[0].parts.links)
-    assert linked[3].score == plain[3].score
-    assert linked[3].parts.links == 0.0
+    eligible = np.array([True, True, True, False])
+    plain = {hit.row: hit for hit in rank(TASK, terms, 4, eligible=eligible, block_id=by_number)}
+    asked: list[list[float]] = []
 
+    def lent(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        asked.append(scores.tolist())
+        return floats(0.5, 0.0, 0.25, 1.0)
 
-def test_a_neighbour_that_is_not_eligible_lends_nothing() -> None:
-    eligible = np.array([True, False])
-    links = linked_rows(2, (0, 1, 1.0), (1, 0, 1.0))
-    found = rank(TASK, terms_of(2), 2, eligible=eligible, block_id=by_number, links=links, link_weight=0.5)
-    assert [(hit.row, hit.parts.links) for hit in found] == [(0, 0.0)]
+    frame = spreading(TASK, 0.5)
+    linked = {hit.row: hit for hit in rank(frame, terms, 4, eligible=eligible, block_id=by_number, lent=lent)}
+    assert linked.keys() == {0, 1, 2}
+    assert asked == [pytest.approx([*(plain[row].score for row in range(3)), 0.0])]
+    for row, share in ((0, 0.5), (1, 0.0), (2, 0.25)):
+        assert linked[row].parts.links == share
+        assert linked[row].score == pytest.approx(plain[row].score + 0.5 * share)
+    rank(TASK, terms, 4, eligible=eligible, block_id=by_number, lent=lent)
+    assert len(asked) == 1, "a frame without a weight for links asks nothing"

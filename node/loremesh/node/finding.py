@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from loremesh.node.errors import UsageError
 from loremesh.node.frames import min_max, recency
+from loremesh.node.graph import lent
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.memory import Memory
 from loremesh.node.order import LearningOrder
@@ -154,8 +155,7 @@ def ranked(memory: Memory, question: Question, seen: Look, foreign_share: float)
         block_id=memory.sync.index.id,
         sole_principal=seen.sole_principal,
         foreign_share=foreign_share,
-        links=memory.graph.spread(memory.own, memory.length) if question.frame.graph else None,
-        link_weight=question.frame.graph,
+        lent=lambda scores: lent(memory.own, scores, seen.eligible),
     )
 
 

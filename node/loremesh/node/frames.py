@@ -28,7 +28,7 @@ TERMS: Final = ("sim", "utility", "retrievability", "importance", "explore")
 """What a frame gives a weight to, in the order in which it is summed and shown."""
 
 LINKS: Final = "links"
-"""The term of a frame that asks the links: the best neighbour's score."""
+"""The term of a frame that asks the links: what the best neighbour lends."""
 
 MAX_FRAMES: Final = 32
 """Own frames of one home: more than people keep apart."""

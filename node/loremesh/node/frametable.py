@@ -20,7 +20,7 @@ class FrameSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `own_only`: blocks known only from peers stay out. `min_max`: each term is scaled to [0, 1] over what can
     be handed out. `hourly_decay`: in place of retrievability, this to the active hours since the block's last
-    event. `graph`: weight of the best linked neighbour's score, added as it is and no proportion.
+    event. `graph`: weight of what linked blocks lend, added as it is and no proportion.
     """
 
     sim: Proportion = 0.0

@@ -48,9 +48,9 @@ class Edges(msgspec.Struct, frozen=True, eq=False):
 
 
 class Links:
-    """Who is linked to whom. `changes` counts what was done to it, for whoever derives something from it."""
+    """Who is linked to whom."""
 
-    __slots__ = ("_hand", "_keys", "_looked", "_stale", "_waiting", "_weight", "changes")
+    __slots__ = ("_hand", "_keys", "_looked", "_stale", "_waiting", "_weight")
 
     def __init__(self) -> None:
         self._keys = np.empty(0, np.int64)
@@ -59,7 +59,6 @@ class Links:
         self._waiting: dict[int, tuple[int, bool]] = {}
         self._stale = False
         self._looked = bytearray()
-        self.changes = 0
 
     def __len__(self) -> int:
         """How many links there are, each counted once; pairs that are kept apart are none."""
@@ -100,6 +99,17 @@ class Links:
             )
             if weight_fx
         ]
+
+    def among(self, rows: Ints) -> tuple[Ints, Ints, NDArray[np.int32]]:
+        """The links of some rows: (place in `rows`, other row, weight_fx), int64[m], int64[m], int32[m]."""
+        self._sort_in()
+        spans = [self._span(row) for row in rows.tolist()]
+        if not spans:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)
+        other = np.concatenate([self._keys[start:stop] for start, stop in spans]) & _ROW_MASK
+        weight = np.concatenate([self._weight[start:stop] for start, stop in spans])
+        whose = np.repeat(np.arange(len(spans)), [stop - start for start, stop in spans])
+        return whose, other, weight
 
     def degree(self, row: int) -> int:
         """Of how many others something holds for this row, those that it is kept apart from included."""
@@ -142,7 +152,6 @@ class Links:
             self._keys, self._weight, self._hand = self._keys[kept], self._weight[kept], self._hand[kept]
         if row < len(self._looked):
             self._looked[row] = 0
-        self.changes += 1
 
     def export(self) -> dict[str, NDArray[np.generic]]:
         """Everything, by name, each pair once, ascending: the same links give the same bytes."""
@@ -184,7 +193,6 @@ class Links:
         return (0, False) if at < 0 else (int(self._weight[at]), bool(self._hand[at]))
 
     def _put(self, key: int, at: int, weight_fx: int, by_hand: bool) -> None:
-        self.changes += 1
         if at >= 0:
             back = self._find((key & _ROW_MASK) << ROW_BITS | key >> ROW_BITS)
             self._weight[at] = self._weight[back] = weight_fx

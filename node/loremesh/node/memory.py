@@ -15,7 +15,6 @@ from loremesh.node.columns import Withdrawn
 from loremesh.node.effective import Effective
 from loremesh.node.errors import UnknownThing, UsageError
 from loremesh.node.fading import Fading
-from loremesh.node.graph import Graph
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
 from loremesh.node.ownstate import OwnState
@@ -37,7 +36,6 @@ class Memory:
         self.sync = sync
         self.effective = Effective(self.own, self.sync)
         self.lexical = LexicalIndex()
-        self.graph = Graph()
         self.matrix: VectorMatrix | None = None
         self.fingerprint: Fingerprint | None = None
         self.content = bytearray()

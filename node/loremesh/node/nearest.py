@@ -14,9 +14,6 @@ Rows = NDArray[np.int64]
 SLAB_ROWS: Final = 8_192
 """Rows compared at a time: 64 blocks against so many are 2 MB of cosines, whatever the home holds."""
 
-FEW: Final = 6
-"""Blocks that are multiplied with a slab one by one."""
-
 CROWDED: Final = 4
 """Times as many candidates as are wanted, above which a slab is cut to its best before they are sorted."""
 
@@ -48,12 +45,10 @@ def nearest(
 
 
 def _cosines(slab: Floats, vectors: Floats) -> Floats:
-    """float32[rows of the slab, m]. BLAS rearranges a whole slab before it multiplies it with more than one
-    vector, which only pays for some of them.
+    """float32[rows of the slab, m]. One vector is multiplied as a vector: for more than one BLAS rearranges
+    the slab first, which takes several times as long.
     """
-    if 0 < len(vectors) < FEW:
-        return np.stack([slab @ vector for vector in vectors], axis=1)
-    product: Floats = slab @ vectors.T
+    product: Floats = (slab @ vectors[0])[:, None] if len(vectors) == 1 else slab @ vectors.T
     return product
 
 

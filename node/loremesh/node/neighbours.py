@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from loremesh.node.graph import strengths
 from loremesh.node.links import Edge
 from loremesh.node.memory import Memory
@@ -22,10 +24,11 @@ def neighbours(memory: Memory, row: int) -> list[tuple[Edge, float]]:
     """The links of `row` to blocks that can be recalled, with what each is worth today, strongest first."""
     edges = memory.own.links.of(row)
     own = memory.own.columns.views(max(memory.length, memory.own.columns.length))
-    strength, readable = strengths(own, memory.length), memory.readable()
+    readable = memory.readable()
+    strength = strengths(own, np.array([row, *(edge.other for edge in edges)], np.int64)).tolist()
     found = [
-        (edge, min(edge.weight_fx / ONE * float(strength[row]) * float(strength[edge.other]), 1.0))
-        for edge in edges
+        (edge, min(edge.weight_fx / ONE * strength[0] * other, 1.0))
+        for edge, other in zip(edges, strength[1:], strict=True)
         if readable[edge.other]
     ]
     return sorted(found, key=lambda one: (-one[1], memory.sync.index.id(one[0].other)))[:MAX_NEIGHBOURS]

@@ -189,7 +189,7 @@ class Node:
         `frame`: a name that `frames` lists, or a mixture, {"task": 0.7, "self": 0.3} or "task=0.7,self=0.3".
         `spaces` (names or ids) and `tags` limit what is handed out to blocks in any of these spaces, with any
         of these tags; an empty list means none. Raises UnknownThing for a space that this node is not in.
-        `graph`: weight of the best linked neighbour's score, 0 to 1; the frame's own unless given.
+        `graph`: weight of what the best blocks lend to those linked to them; the frame's own unless given.
         """
         asked = Asked(frame, context, k, spaces, tags, graph)
         put = question(self._ground, self._sharing.spaces_named, query, asked)

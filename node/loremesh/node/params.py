@@ -104,7 +104,7 @@ class LearnMany(Params, frozen=True):
 
 class Recall(Params, frozen=True):
     """A question, the frame that weighs the score, the context, how many hits at most, their limits, and what
-    the best linked block's score counts (null: the frame's own weight).
+    linked blocks lend counts (null: the frame's own weight).
 
     Of `spaces` and `tags` null is no limit, and an empty list one that nothing is within.
     """

@@ -1,7 +1,7 @@
 """The composite score of recall (DESIGN §3, "Score"): pure arithmetic over columns.
 
-score = w_sim·sim + w_util·u + w_ret·R + w_imp·importance + κ·√v (+ w_links·best neighbour's score), every
-term in [0, 1]. Whole columns are computed in float32; the few rows at the top are then scored again in
+score = w_sim·sim + w_util·u + w_ret·R + w_imp·importance + κ·√v (+ w_graph·what the best neighbour lends),
+every term in [0, 1]. Whole columns are computed in float32; the few rows at the top are then scored again in
 float64, so that order and ties are those of the exact sum of the parts that are shown.
 """
 
@@ -34,10 +34,11 @@ are for."""
 FOREIGN_SHARE: Final = 0.5
 """Largest part of the k hits from blocks that only one and the same foreign principal knows (DESIGN §3)."""
 
-SPREADING: Final = 0.3
-"""Weight of the best neighbour's score where `simulate` asks "what else would matter then?". A proposed link
-carries 0.3 to 0.5 of a score, so a block next to the best hit gains about what a shared word gives (0.1), and
-nothing of its own is outweighed."""
+SPREADING: Final = 0.5
+"""Weight of what linked blocks lend where `simulate` asks what else would matter. A proposed link carries a
+third of a lead, so a block next to the best hit gains up to a sixth of what that one is ahead by: it comes up
+before blocks that have as much to do with the query by themselves, and before no others. Chosen on the LoCoMo
+conversations as the most that costs nothing there (tests/bench/QUALITY.md)."""
 
 _FX: Final = np.float32(2.0**-16)
 _NUDGE: Final = np.float32(2.0**-60)
@@ -53,7 +54,7 @@ class RecallFrame(Struct, frozen=True):
 
     `own_only`: blocks known only from peers stay out. `min_max`: each term is scaled to [0, 1] over the
     eligible rows before it is weighed. `hourly_decay`: what recency fades by per active hour, in place of
-    retrievability by the rules; None for these. `graph`: weight of the best neighbour's score, which is
+    retrievability by the rules; None for these. `graph`: weight of what the best neighbour lends, which is
     added.
     """
 
@@ -89,7 +90,7 @@ def recall_frame(name: str) -> RecallFrame:
 
 
 def spreading(frame: RecallFrame, weight: float | None) -> RecallFrame:
-    """The frame with this weight of the best neighbour's score; its own where none is given.
+    """The frame with this weight of what linked blocks lend; its own where none is given.
 
     Raises UsageError for a weight outside [0, 1].
     """
@@ -108,24 +109,6 @@ class ContextEvidence(Struct, frozen=True):
     beta: NDArray[np.int64]
 
 
-class Links(Struct, frozen=True):
-    """Links between rows, each from both its ends (see `graph`).
-
-    The links of row `rows[i]` ([r], ascending, those that have any) are those from `start[i]` on, up to the
-    next one's: to row `other` ([m]), made with `weight` ([m], in (0, 1]). `strength` ([n]) is what outcomes
-    make of a row's links: today's weight of a link is its weight times the strengths of both ends, at most 1.
-    `heavy` are the links that could pass 1, by place, and `heavy_row` whose they are.
-    """
-
-    rows: Rows
-    start: Rows
-    other: Rows
-    weight: Floats
-    heavy: Rows
-    heavy_row: Rows
-    strength: Floats
-
-
 class Terms(Struct, frozen=True):
     """The unweighted terms of every row, float32[n] each, in [0, 1]. `explore` is √v."""
 
@@ -137,7 +120,7 @@ class Terms(Struct, frozen=True):
 
 
 class Parts(Struct, frozen=True):
-    """The unweighted terms of one hit; `links` is its best neighbour's score, 0 unless links were asked
+    """The unweighted terms of one hit; `links` is what its best neighbour lends, 0 unless links were asked
     for.
     """
 
@@ -245,28 +228,15 @@ def composite(frame: RecallFrame, terms: Terms) -> Floats:
     return total
 
 
-def best_neighbours(scores: Floats, links: Links) -> Floats:
-    """Per row the largest score (none below 0) of a neighbour times today's weight of the link to it, 0
-    without neighbours; float32[n]. One pass over all links: 2 ms for a million.
+def links_term(
+    frame: RecallFrame, terms: Terms, eligible: NDArray[np.bool_], lent: Callable[[Floats], Floats]
+) -> Floats:
+    """The links' term of every row, float32[n]: what `lent` says for the scores before links, 0 for rows that
+    are not eligible.
     """
-    best = np.zeros_like(scores)
-    if not len(links.rows):
-        return best
-    carried = np.take(scores * links.strength, links.other)
-    carried *= links.weight
-    if len(links.heavy):
-        other, strength = links.other[links.heavy], links.strength[links.heavy_row]
-        weight = np.minimum(links.weight[links.heavy] * strength * links.strength[other], np.float32(1.0))
-        carried[links.heavy] = scores[other] * weight / strength
-    best[links.rows] = np.maximum.reduceat(carried, links.start) * links.strength[links.rows]
-    return best
-
-
-def neighbour_scores(frame: RecallFrame, terms: Terms, eligible: NDArray[np.bool_], links: Links) -> Floats:
-    """The links' term of every row, float32[n]: its best neighbour's score before links (ineligible: 0)."""
     scores = composite(frame, terms)
     scores[~eligible] = 0.0
-    return best_neighbours(scores, links)
+    return lent(scores)
 
 
 def rank(
@@ -278,23 +248,23 @@ def rank(
     block_id: Callable[[int], bytes],
     sole_principal: NDArray[np.int32] | None = None,
     foreign_share: float = FOREIGN_SHARE,
-    links: Links | None = None,
-    link_weight: float = 0.0,
+    lent: Callable[[Floats], Floats] | None = None,
 ) -> list[Ranked]:
     """The k best eligible rows: higher score first, then lower block id. That order is total.
 
     `sole_principal` (int32[n]) names the one foreign principal that a row is known from, −1 for any other
     row; at most max(1, ⌊k · foreign_share⌋) hits are taken per such principal (one at least, or a node that
     knows only what one peer told it would find nothing with k = 1). The next best of others take the places.
-    `links` with a weight above 0 add link_weight · (best neighbour's score before links, ineligible ones 0).
+    `lent` is asked, where the frame has a weight for it, what linked blocks lend to each row (float32[n]): it
+    is given the scores before links, 0 for ineligible rows.
     """
     if k < 1:
         raise UsageError(f"k is {k}", "ask for at least one hit")
     scores = composite(frame, terms)
     scores[~eligible] = 0.0
-    neighbours = best_neighbours(scores, links) if links is not None and link_weight > 0.0 else None
-    if neighbours is not None:
-        scores += np.float32(link_weight) * neighbours
+    links = None if lent is None or not frame.graph else lent(scores)
+    if links is not None:
+        scores += np.float32(frame.graph) * links
     scores[~eligible] = -np.inf
 
     quota = max(1, int(k * foreign_share))
@@ -304,7 +274,7 @@ def rank(
         # Twice as many as are missing: then a peer that fills its quota rarely costs a second round.
         wanted = (k - len(chosen)) * 2
         rows = _shortlist(scores, wanted)
-        exact = exact_scores(frame, terms, rows, neighbours, link_weight)
+        exact = exact_scores(frame, terms, rows, links)
         candidates = sorted(zip((-exact).tolist(), map(block_id, rows.tolist()), rows.tolist(), strict=True))
         for negative, _, row in candidates[:wanted]:
             scores[row] = -np.inf
@@ -313,7 +283,7 @@ def rank(
                 if taken.get(principal, 0) == quota:
                     continue
                 taken[principal] = taken.get(principal, 0) + 1
-            chosen.append(Ranked(row, -negative, _parts(terms, neighbours, row)))
+            chosen.append(Ranked(row, -negative, _parts(terms, links, row)))
             if len(chosen) == k:
                 break
         if len(candidates) < wanted:
@@ -336,11 +306,7 @@ def _shortlist(scores: Floats, wanted: int) -> Rows:
 
 
 def exact_scores(
-    frame: RecallFrame,
-    terms: Terms,
-    rows: Rows,
-    neighbours: Floats | None = None,
-    link_weight: float = 0.0,
+    frame: RecallFrame, terms: Terms, rows: Rows, links: Floats | None = None
 ) -> NDArray[np.float64]:
     """The score of `rows` in float64, summed in the order in which the parts are shown."""
     total = np.zeros(len(rows), dtype=np.float64)
@@ -350,19 +316,19 @@ def exact_scores(
         (frame.retrievability, terms.retrievability),
         (frame.importance, terms.importance),
         (frame.explore, terms.explore),
-        (link_weight, neighbours),
+        (frame.graph, links),
     ):
         if term is not None:
             total += weight * term[rows].astype(np.float64)
     return total
 
 
-def _parts(terms: Terms, neighbours: Floats | None, row: int) -> Parts:
+def _parts(terms: Terms, links: Floats | None, row: int) -> Parts:
     return Parts(
         sim=float(terms.sim[row]),
         utility=float(terms.utility[row]),
         retrievability=float(terms.retrievability[row]),
         importance=float(terms.importance[row]),
         explore=float(terms.explore[row]),
-        links=0.0 if neighbours is None else float(neighbours[row]),
+        links=0.0 if links is None else float(links[row]),
     )

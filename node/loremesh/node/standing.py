@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from loremesh.node.columns import Withdrawn
 from loremesh.node.finding import Look, Question, ranked
 from loremesh.node.frames import LINKS, weights_of
+from loremesh.node.graph import lent
 from loremesh.node.memory import Memory
 from loremesh.node.scoping import within
-from loremesh.node.score import DENSE_SHARE, LABEL_LIFT, Ranked, exact_scores, neighbour_scores
+from loremesh.node.score import DENSE_SHARE, LABEL_LIFT, Ranked, exact_scores, links_term
 from loremesh.node.weighed import SimSeen, Standing, TermSeen
 
 
@@ -60,7 +61,7 @@ def standing(memory: Memory, question: Question, seen: Look, row: int, foreign_s
         return structs.replace(answer, barred=barred.name.lower(), why=barred.value)
     rows = np.flatnonzero(seen.eligible)
     links = linked(memory, question, seen)
-    scores = exact_scores(question.frame, seen.terms, rows, links, question.frame.graph)
+    scores = exact_scores(question.frame, seen.terms, rows, links)
     place = int(np.searchsorted(rows, row))
     score = float(scores[place])
     ids, tied = memory.sync.index.id, rows[scores == score].tolist()
@@ -105,8 +106,9 @@ def linked(memory: Memory, question: Question, seen: Look) -> NDArray[np.float32
     """The links' term of every row, None where the frame does not ask for it."""
     if not question.frame.graph:
         return None
-    spread = memory.graph.spread(memory.own, memory.length)
-    return neighbour_scores(question.frame, seen.terms, seen.eligible, spread)
+    return links_term(
+        question.frame, seen.terms, seen.eligible, lambda scores: lent(memory.own, scores, seen.eligible)
+    )
 
 
 def terms_seen(

@@ -61,5 +61,5 @@ def number(text: str | float) -> float:
 
 GraphOption = Annotated[
     float | None,
-    typer.Option(parser=number, metavar="W", help="What the best linked neighbour's score counts, 0 to 1."),
+    typer.Option(parser=number, metavar="W", help="What linked blocks lend counts, 0 to 1."),
 ]

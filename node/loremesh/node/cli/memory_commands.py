@@ -100,7 +100,7 @@ def recall(
     It opens an episode, which takes an outcome. The score and its parts are between 0 and 1. Reading is not
     evidence: only an outcome moves anything. Frames are self, attention, task, simulate, park and your own:
     `loremesh frames` shows their weights. With --graph (in frame simulate without it) a block also gains from
-    the best one it is linked to.
+    what the best blocks lend to those they are linked to.
 
     \b
     loremesh recall "search is stale after deploy" --frame task --context deploy -k 3
