@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from loremesh.node import evidence, fits
+from loremesh.node import fits
 from loremesh.node.errors import NodeError
 from loremesh.node.events import decode_home, decode_own
 from loremesh.node.exchange.files import export_to, import_from
@@ -156,26 +156,13 @@ class AnySequence(RuleBasedStateMachine):
     def consolidate(self, limit: int | None) -> None:
         self.done(self.node.consolidate(limit=limit))
 
-    @rule(at=which, rating=unit)
-    def rescore(self, at: int, rating: float) -> None:
-        ground = self.node.ground
-
-        async def work() -> None:
-            row = ground.memory.row_named(self.one(at))
-            event = evidence.rating(ground.memory.own, ground.stamp(), row, rating, 0.5, "somebody")
-            await ground.record([(row, event)])
-
-        self.done(ground.exclusive(work))
+    @rule(at=which)
+    def rescore(self, at: int) -> None:
+        self.done(self.node.rescore([self.one(at)]))
 
     @rule(at=which, other=which, weight=st.sampled_from([0.0, 0.4, 1.0]))
     def connect(self, at: int, other: int, weight: float) -> None:
-        ground = self.node.ground
-
-        async def work() -> None:
-            row, to = (ground.memory.row_named(self.one(place)) for place in (at, other))
-            await ground.record([(row, evidence.connect(ground.stamp(), row, to, weight))])
-
-        self.done(ground.exclusive(work))
+        self.done(self.node.connect(self.one(at), self.one(other), weight=weight))
 
     @rule(text=texts, frame=frames, context=contexts, k=st.integers(1, 6))
     def recall(self, text: str, frame: str, context: str, k: int) -> None:

@@ -94,6 +94,7 @@ async def worth(ground: Ground, asked: Asked) -> list[WorthSeen]:
         memory = ground.memory
         if asked.block is not None:
             told = _of_block(memory, cells_, memory.row_named(asked.block), base, known)
+            told = told[asked.skip : asked.skip + asked.limit]
         else:
             told = _listed(memory, found, label, asked)
         texts = await ground.store.texts([row for row, _ in told])

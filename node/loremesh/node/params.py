@@ -27,6 +27,10 @@ MAX_ASKED: Final = 256
 """Spaces, and tags, that one recall can be limited to."""
 MAX_PAGE: Final = 1000
 """Items of a listed answer; the next page is asked for."""
+MAX_PAGE_TOKENS: Final = 1_000_000
+PAGE_TOKENS: Final = 250_000
+"""A page's budget where none is given, a megabyte of JSON (`paging`): a thousand of any items but long texts.
+Who reads with a language model gives what its context has room for."""
 MAX_WEIGHT: Final = float(1 << 20)
 """The most evidence a register holds (`sync.fixed.MAX_MASS`)."""
 
@@ -66,6 +70,9 @@ Weight = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_WEIGHT, description="a num
 Uses = Annotated[int, msgspec.Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE, description="a whole number from 1 to 1000")]
 Hits = Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS, description="a whole number from 1 to 256")]
+PageBudget = Annotated[
+    int, msgspec.Meta(ge=1, le=MAX_PAGE_TOKENS, description="a whole number from 1 to 1000000")
+]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53, description="a whole number from 0 on")]
 Some = Annotated[int, msgspec.Meta(ge=1, le=2**53, description="a whole number from 1 on")]
 Hours = Annotated[float, msgspec.Meta(ge=0.0, le=1e9, description="a number of active hours, 0 or more")]
@@ -165,6 +172,7 @@ class DueWithin(Params, frozen=True):
     context: Word = ""
     limit: Limit = 20
     horizon_h: Hours = 24.0
+    budget: PageBudget = PAGE_TOKENS
 
 
 class Explain(Params, frozen=True):
@@ -192,6 +200,7 @@ class Events(Params, frozen=True):
     block: Word | None = None
     limit: Limit = 200
     after: Number = 0
+    budget: PageBudget = PAGE_TOKENS
 
 
 class Replay(Params, frozen=True):
@@ -209,6 +218,7 @@ class Worth(Params, frozen=True):
     candidates: bool = False
     limit: Limit = MAX_PAGE
     skip: Number = 0
+    budget: PageBudget = PAGE_TOKENS
 
 
 class Deprecate(Params, frozen=True):
@@ -247,6 +257,7 @@ class Attribute(Params, frozen=True):
 
     context: Word | None = None
     limit: Limit = MAX_PAGE
+    budget: PageBudget = PAGE_TOKENS
 
 
 class DoctorFit(Params, frozen=True):
@@ -257,10 +268,11 @@ class DoctorFit(Params, frozen=True):
 
 
 class Page(Params, frozen=True):
-    """`limit` items after the first `skip`."""
+    """`limit` items after the first `skip`, or as many whole ones as fit into `budget` tokens."""
 
     limit: Limit = MAX_PAGE
     skip: Number = 0
+    budget: PageBudget = PAGE_TOKENS
 
 
 class TrustSet(Params, frozen=True):

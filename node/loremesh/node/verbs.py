@@ -13,6 +13,7 @@ import msgspec
 
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.lines import ExportedPage, ExportPage, ImportedPage, ImportPage
+from loremesh.node.paging import whole_items
 from loremesh.node.params import (
     Archive,
     Attribute,
@@ -131,7 +132,8 @@ async def _connect(node: Node, p: Connect, _: Progress | None) -> Connected:
 
 
 async def _due(node: Node, p: DueWithin, _: Progress | None) -> Due:
-    return await node.due(context=p.context, limit=p.limit, horizon_h=p.horizon_h)
+    found = await node.due(context=p.context, limit=p.limit, horizon_h=p.horizon_h)
+    return msgspec.structs.replace(found, blocks=whole_items(found.blocks, p.budget))
 
 
 async def _explain(node: Node, p: Explain, _: Progress | None) -> Explanation:
@@ -148,7 +150,7 @@ async def _explain(node: Node, p: Explain, _: Progress | None) -> Explanation:
 
 
 async def _events(node: Node, p: Events, _: Progress | None) -> list[EventSeen]:
-    return await node.events(p.block, limit=p.limit, after=p.after)
+    return whole_items(await node.events(p.block, limit=p.limit, after=p.after), p.budget)
 
 
 async def _replay(node: Node, p: Replay, _: Progress | None) -> Replayed:
@@ -156,9 +158,10 @@ async def _replay(node: Node, p: Replay, _: Progress | None) -> Replayed:
 
 
 async def _worth(node: Node, p: Worth, _: Progress | None) -> list[WorthSeen]:
-    return await node.worth(
+    found = await node.worth(
         context=p.context, block=p.block, candidates=p.candidates, limit=p.limit, skip=p.skip
     )
+    return whole_items(found, p.budget)
 
 
 async def _deprecate(node: Node, p: Deprecate, _: Progress | None) -> DecisionTaken:
@@ -178,7 +181,8 @@ async def _restore(node: Node, p: Restore, _: Progress | None) -> DecisionTaken:
 
 
 async def _attribute(node: Node, p: Attribute, progress: Progress | None) -> Attributed:
-    return await node.attribute(context=p.context, limit=p.limit, progress=progress)
+    told = await node.attribute(context=p.context, limit=p.limit, progress=progress)
+    return msgspec.structs.replace(told, found=whole_items(told.found, p.budget))
 
 
 async def _doctor_fit(node: Node, p: DoctorFit, progress: Progress | None) -> FitReport:
@@ -340,4 +344,4 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
 
 
 def _page(items: Sequence[R], page: Page) -> list[R]:
-    return list(items[page.skip : page.skip + page.limit])
+    return whole_items(items[page.skip : page.skip + page.limit], page.budget)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.node.doors.program import Program, made, new_program
+from tests.node.doors.program import CONFIG, Program, made, new_program
 from tests.node.exchange.elfmem_files import BLOCK, block, database
 
 TEXT = "Restart the *indexer* after a ```schema``` change"
@@ -27,8 +27,9 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """Another home, with a node running on it."""
+    """Another home, with a node running on it, which does not consolidate what it takes in meanwhile."""
     program = made(tmp_path_factory.mktemp("running"))
+    (program.home / "config.toml").write_text(CONFIG + "[sharing]\nconsolidate_every_s = 86400\n")
     with program.up():
         yield program
 

@@ -31,6 +31,14 @@ TagLimit = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option(metavar="N", help="Items at most, 1 to 1000.")]
 SkipOption = Annotated[int, typer.Option(metavar="N", help="Leave out the first N, for the next page.")]
+PageBudgetOption = Annotated[
+    int,
+    typer.Option(
+        "--budget",
+        metavar="TOKENS",
+        help="Tokens, four bytes of JSON each, that the page has at most; one item always.",
+    ),
+]
 UsesOption = Annotated[int, typer.Option(metavar="N", help="Keys that the token admits, 1 to 10000.")]
 WhyOption = Annotated[str, typer.Option(metavar="W", help="The reason, kept in the trust log.")]
 

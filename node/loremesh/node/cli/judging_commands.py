@@ -8,7 +8,7 @@ import typer
 
 from loremesh.node import params as p
 from loremesh.node import verbs
-from loremesh.node.cli.arguments import BLOCK, LimitOption, SkipOption, invocation
+from loremesh.node.cli.arguments import BLOCK, LimitOption, PageBudgetOption, SkipOption, invocation
 from loremesh.node.cli.console import answer, progress_shown
 from loremesh.node.cli.inputs import text_given
 from loremesh.node.cli.plain import one_line, plain
@@ -35,6 +35,7 @@ def worth(
     ] = False,
     limit: LimitOption = p.MAX_PAGE,
     skip: SkipOption = 0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
 ) -> None:
     """Show what each block's own outcomes say of it.
 
@@ -48,7 +49,7 @@ def worth(
     loremesh worth --candidates
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.WORTH, p.Worth(context, block, candidates, limit, skip))
+    result = ask(run.home, verbs.WORTH, p.Worth(context, block, candidates, limit, skip, budget))
     answer(run, result, lambda out: _worths(out, result, by_context=block is not None))
 
 
@@ -139,7 +140,12 @@ def restore(
     answer(run, result, lambda out: _decided(out, result))
 
 
-def attribute(ctx: typer.Context, context: OneContext = None, limit: LimitOption = p.MAX_PAGE) -> None:
+def attribute(
+    ctx: typer.Context,
+    context: OneContext = None,
+    limit: LimitOption = p.MAX_PAGE,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
+) -> None:
     """Tell which blocks help, and which only come along.
 
     A regression of the outcomes on the blocks that were used together and on the context. Association
@@ -151,7 +157,7 @@ def attribute(ctx: typer.Context, context: OneContext = None, limit: LimitOption
     """
     run = invocation(ctx)
     with progress_shown(run, "reading the log") as show:
-        result = ask(run.home, verbs.ATTRIBUTE, p.Attribute(context, limit), show)
+        result = ask(run.home, verbs.ATTRIBUTE, p.Attribute(context, limit, budget), show)
     answer(run, result, lambda out: _attributed(out, result))
 
 

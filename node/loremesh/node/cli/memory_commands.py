@@ -17,6 +17,7 @@ from loremesh.node.cli.arguments import (
     GraphOption,
     HitsOption,
     LimitOption,
+    PageBudgetOption,
     SkipOption,
     SpaceLimit,
     TagLimit,
@@ -113,7 +114,12 @@ def recall(
     answer(run, result, lambda out: render.recalled(out, result))
 
 
-def frames(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption = 0) -> None:
+def frames(
+    ctx: typer.Context,
+    limit: LimitOption = p.MAX_PAGE,
+    skip: SkipOption = 0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
+) -> None:
     """List the frames that recall can be asked in, with their weights.
 
     A table [frames.NAME] in config.toml makes one of your own: proportions of sim, utility, retrievability,
@@ -123,7 +129,7 @@ def frames(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption
     loremesh frames
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.FRAMES, p.Page(limit, skip))
+    result = ask(run.home, verbs.FRAMES, p.Page(limit, skip, budget))
     answer(run, result, lambda out: weighing.frames(out, result))
 
 
@@ -237,18 +243,19 @@ def events(
     ] = None,
     limit: LimitOption = 200,
     after: Annotated[int, typer.Option(metavar="N", help="Only those behind log number N.")] = 0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
 ) -> None:
     """List the log, or one block's part of it.
 
-    Oldest first. At most --limit events; give the last number as --after for the next ones. Hours are
-    active hours, times are UTC.
+    Oldest first. At most --limit events, and whole ones that fit into --budget; give the last number as
+    --after for the next ones, until none comes. Hours are active hours, times are UTC.
 
     \b
     loremesh events 3ac1f29b
     loremesh events --after 200
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.EVENTS, p.Events(block, limit, after))
+    result = ask(run.home, verbs.EVENTS, p.Events(block, limit, after, budget))
     answer(run, result, lambda out: render.events(out, result))
 
 

@@ -12,6 +12,7 @@ from loremesh.node.cli import render
 from loremesh.node.cli.arguments import (
     PEER,
     LimitOption,
+    PageBudgetOption,
     SkipOption,
     UsesOption,
     WhyOption,
@@ -78,18 +79,28 @@ def space_join(
     answer(run, result, lambda out: render.space(out, result))
 
 
-def space_list(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption = 0) -> None:
+def space_list(
+    ctx: typer.Context,
+    limit: LimitOption = p.MAX_PAGE,
+    skip: SkipOption = 0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
+) -> None:
     """List the spaces this node is in.
 
     \b
     loremesh space list
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.SPACE_LIST, p.Page(limit, skip))
+    result = ask(run.home, verbs.SPACE_LIST, p.Page(limit, skip, budget))
     answer(run, result, lambda out: render.spaces(out, result))
 
 
-def peers(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption = 0) -> None:
+def peers(
+    ctx: typer.Context,
+    limit: LimitOption = p.MAX_PAGE,
+    skip: SkipOption = 0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
+) -> None:
     """List the peers known here.
 
     Trust is from 0 to 1; `behind` counts frames of theirs that are not here yet.
@@ -98,7 +109,7 @@ def peers(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption 
     loremesh peers
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.PEERS, p.Page(limit, skip))
+    result = ask(run.home, verbs.PEERS, p.Page(limit, skip, budget))
     answer(run, result, lambda out: render.peers(out, result))
 
 
@@ -135,12 +146,17 @@ def trust_revoke(ctx: typer.Context, peer: PEER, why: WhyOption = "") -> None:
     answer(run, result, lambda out: render.trust_change(out, result))
 
 
-def trust_log(ctx: typer.Context, limit: LimitOption = p.MAX_PAGE, skip: SkipOption = 0) -> None:
+def trust_log(
+    ctx: typer.Context,
+    limit: LimitOption = p.MAX_PAGE,
+    skip: SkipOption = 0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
+) -> None:
     """List who was trusted with what, when, by whom and why. Times are UTC.
 
     \b
     loremesh trust log
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.TRUST_LOG, p.Page(limit, skip))
+    result = ask(run.home, verbs.TRUST_LOG, p.Page(limit, skip, budget))
     answer(run, result, lambda out: render.trust_log(out, result))

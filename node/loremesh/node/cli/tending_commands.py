@@ -8,7 +8,14 @@ import typer
 
 from loremesh.node import params as p
 from loremesh.node import verbs
-from loremesh.node.cli.arguments import BLOCK, ContextOption, LimitOption, invocation, number
+from loremesh.node.cli.arguments import (
+    BLOCK,
+    ContextOption,
+    LimitOption,
+    PageBudgetOption,
+    invocation,
+    number,
+)
 from loremesh.node.cli.console import answer, progress_shown
 from loremesh.node.cli.plain import one_line, plain
 from loremesh.node.cli.render import SHORT_ID, count, say, table
@@ -77,6 +84,7 @@ def due(
     horizon: Annotated[
         float, typer.Option(parser=number, metavar="H", help="Active hours to look ahead.")
     ] = 24.0,
+    budget: PageBudgetOption = p.PAGE_TOKENS,
 ) -> None:
     """List what is worth keeping and about to fade.
 
@@ -89,7 +97,7 @@ def due(
     loremesh due --context deploy --horizon 8 --limit 5
     """
     run = invocation(ctx)
-    result = ask(run.home, verbs.DUE, p.DueWithin(context, limit, horizon))
+    result = ask(run.home, verbs.DUE, p.DueWithin(context, limit, horizon, budget))
     answer(run, result, lambda out: _due(out, result))
 
 
