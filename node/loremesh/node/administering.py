@@ -111,6 +111,7 @@ class Administration:
         ground = self._ground
         memory, sync = ground.memory, ground.memory.sync
         home = ground.store.paths.root
+        summaries = memory.own.tiers.summaries()
         feeds = [
             Feed(
                 space.genesis.name,
@@ -145,6 +146,8 @@ class Administration:
             pid=os.getpid(),
             trouble=self._troubles(),
             vectors_by="" if memory.fingerprint is None else memory.fingerprint.name,
+            summaries=len(summaries),
+            abstracts=len(memory.own.tiers) - len(summaries),
         )
 
     async def _reembedding(self) -> str:

@@ -182,6 +182,20 @@ class Restore(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13):
     who: str
 
 
+class Summarise(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=15):
+    """The block is a summary (level 1) or an abstract (2) of the blocks in `sources`, by `summariser`.
+
+    The last one holds. `summary`: of an abstract, the row of the summary it is a shorter form of, else -1.
+    """
+
+    hour: float
+    wall_ms: int
+    level: int
+    sources: tuple[int, ...]
+    summariser: str
+    summary: int = -1
+
+
 class Counted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=30):
     """What another system had counted about the block, in all; only ever inside an `Imported`.
 
@@ -324,6 +338,7 @@ OwnEvent = (
     | Revise
     | Deprecate
     | Restore
+    | Summarise
     | Counted
     | Imported
 )

@@ -33,10 +33,12 @@ from loremesh.node.events import (
     Restore,
     Revise,
     Share,
+    Summarise,
     Trust,
 )
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK, FirstHand
 from loremesh.node.ownstate import MAX_EPISODE_BLOCKS, OwnState, Taken
+from loremesh.node.tiers import MAX_SOURCES, Level
 from loremesh.sync.content import context_label, normalise
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_FX, MAX_MASS, ONE, from_fx, to_fx, unit_to_fx
@@ -325,6 +327,16 @@ def own_evidence(state: OwnState, row: int) -> tuple[int, int]:
 def _check_reason(why: str, who: str) -> None:
     _check_line(why, MAX_WHY_CHARACTERS, "why")
     _check_line(who, MAX_NAME_CHARACTERS, "who")
+
+
+def summarised(
+    clock: ActiveClock, level: Level, sources: Sequence[int], summariser: str, summary: int = -1
+) -> Summarise:
+    """A summary or an abstract of these rows; `summary` is the row of the summary it is an abstract of."""
+    if not 0 < len(sources) <= MAX_SOURCES:
+        raise InvalidInput("sources", f"are {len(sources)}; a summary has 1 to {MAX_SOURCES}")
+    _check_line(summariser, MAX_NAME_CHARACTERS, "summariser")
+    return Summarise(clock.hour, clock.wall_ms, level, tuple(sorted(set(sources))), summariser, summary)
 
 
 def incarnation(clock: ActiveClock, fresh: bytes, why: str) -> Incarnation:

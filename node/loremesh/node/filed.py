@@ -21,6 +21,7 @@ from loremesh.node.events import (
     Restore,
     Revise,
     Share,
+    Summarise,
     Trust,
     decode_home,
     decode_own,
@@ -82,8 +83,8 @@ def take_in(state: OwnState, row: int, event: Imported) -> None:
             _counted(state, row, event.source, inner, whole)
         case RecallHit():
             pass  # its episode was answered there, or never will be
-        case Imported():
-            raise FoldError("an imported event holds another one")
+        case Imported() | Summarise():
+            raise FoldError(f"an imported event holds a {type(inner).__name__}: that stands for itself")
 
 
 def _is_whole(state: OwnState, row: int, origin: bytes) -> bool:

@@ -72,6 +72,20 @@ class Look(msgspec.Struct, frozen=True, eq=False):
     sole_principal: NDArray[np.int32]
 
 
+def may_be_handed_out(memory: Memory, question: Question, without: int | None = None) -> NDArray[np.bool_]:
+    """Which rows can be in the answer to a checked question at all, bool[n]; never the row `without`."""
+    eligible = memory.readable()
+    if without is not None:
+        eligible[without] = False
+    if question.frame.own_only:
+        own = memory.own.columns.views(max(memory.length, memory.own.columns.length))
+        eligible &= own.held[: memory.length] > 0
+    inside = within(memory, question.scope)
+    if inside is not None:
+        eligible &= inside
+    return eligible
+
+
 def look(
     memory: Memory,
     question: Question,
@@ -83,15 +97,8 @@ def look(
 ) -> Look:
     """Every row seen from a checked question. Arguments as for `find`."""
     length, frame = memory.length, question.frame
-    eligible = memory.readable()
-    if without is not None:
-        eligible[without] = False
+    eligible = may_be_handed_out(memory, question, without)
     own = memory.own.columns.views(max(length, memory.own.columns.length))
-    if frame.own_only:
-        eligible &= own.held[:length] > 0
-    inside = within(memory, question.scope)
-    if inside is not None:
-        eligible &= inside
     if vector is None or memory.matrix is None:
         cosine = np.zeros(length, np.float32)
     else:

@@ -32,6 +32,7 @@ from loremesh.node.events import (
     Restore,
     Revise,
     Share,
+    Summarise,
     Trust,
 )
 from loremesh.node.filed import take_in, take_in_trust
@@ -45,7 +46,19 @@ from loremesh.sync.rows import MAX_ROWS
 from loremesh.sync.trust import PeerTrust
 
 FromFile = Imported | ImportedTrust | ImportSource | Import
-NoUse = Consolidate | Rescore | Linked | Archive | Deprecate | Restore | Trust | Forgot | Fitted | FromFile
+NoUse = (
+    Consolidate
+    | Rescore
+    | Linked
+    | Archive
+    | Deprecate
+    | Restore
+    | Summarise
+    | Trust
+    | Forgot
+    | Fitted
+    | FromFile
+)
 _NO_USE: Final = frozenset(get_args(NoUse))  # asked for every event of a log: a set is ten times as fast
 
 
@@ -78,6 +91,11 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             state.decisions.apply(state.columns, row, event)
         case Revise():
             revise(state, row, event)
+        case Summarise():
+            try:
+                state.tiers.apply(row, event)
+            except ValueError as error:
+                raise FoldError(str(error)) from error
         case Counted():
             raise FoldError("what another system counted came without saying which")
     _keep_time(state, event)
@@ -145,6 +163,7 @@ def _forget(state: OwnState, row: int) -> None:
     state.history.clear(row)
     state.recent.drop(row)
     state.decisions.drop(state.columns, row)
+    state.tiers.drop(row)
     if state.tally is not None:
         state.tally.drop(row)
     state.tags.pop(row, None)

@@ -35,7 +35,13 @@ async def forget(ground: Ground, block: str) -> Forgotten:
         row = memory.row_named(block)
         block_id = memory.sync.index.id(row)
         spaces = _spaces(ground, row)
-        await ground.record([(NO_ROW, evidence.forgot(memory.own, ground.stamp(), row))])
+        # Summaries hold sentences of it: they go in the same transaction, and are destroyed before it is.
+        above = memory.own.tiers.doomed(row)
+        gone = [(NO_ROW, evidence.forgot(memory.own, ground.stamp(), one)) for one in (*above, row)]
+        await ground.record(gone)
+        ground.unfinished.update((*above, row))
+        for summary in above:
+            await destroy(ground, summary)
         removed, frames = await finish(ground, row, block_id)
         return Forgotten(block_id.hex(), removed, frames, _note(spaces))
 
@@ -44,9 +50,19 @@ async def forget(ground: Ground, block: str) -> Forgotten:
 
 async def finish(ground: Ground, row: int, block_id: bytes) -> tuple[int, int]:
     """Destroy what is left of a forgotten block; (events, frames). Inside `exclusive` only."""
-    memory = ground.memory
     cuts = await cuts_of(ground, block_id)
-    removed = await ground.store.forget(row, cuts.bodies, emptied=cuts.emptied)
+    removed = await destroy(ground, row, cuts)
+    return removed, len(cuts.bodies) + len(cuts.emptied)
+
+
+async def destroy(ground: Ground, row: int, cuts: Cuts | None = None) -> int:
+    """Destroy what is stored and known of a row, with `cuts` to the frames that mention it, none for a
+    summary; how many events. Inside `exclusive` only.
+    """
+    memory = ground.memory
+    bodies, emptied = (cuts.bodies, cuts.emptied) if cuts is not None else ((), ())
+    removed = await ground.store.forget(row, bodies, emptied=emptied)
+    ground.unfinished.discard(row)
     dead = memory.sync.registers.drop(row)
     memory.sync.providers.drop(row)
     memory.lexical.remove([row])
@@ -55,8 +71,8 @@ async def finish(ground: Ground, row: int, block_id: bytes) -> tuple[int, int]:
     memory.forget_content(row)
     memory.sync.index.remove(row)
     ground.touched.discard(row)
-    await ground.bury([n for n in dead if n not in cuts.emptied])
-    return removed, len(cuts.bodies) + len(cuts.emptied)
+    await ground.bury([n for n in dead if n not in emptied])
+    return removed
 
 
 async def cuts_of(ground: Ground, block_id: bytes) -> Cuts:

@@ -91,6 +91,9 @@ class Ground:
         self.clock = ActiveClock(memory.own.hour, started_ms, gap)
         self.touched: set[int] = set()
         """Rows whose registers or content may have to be stated in their spaces."""
+        self.unfinished: set[int] = set()
+        """Rows that the log says are forgotten and that are not destroyed yet: a checkpoint behind that event
+        would hide it from the next opening, which finishes what a full disk or a kill broke off."""
         self.on_touch: Callable[[], None] = lambda: None
         self.turns = Turns()
         self.superseded = False
@@ -261,10 +264,12 @@ class Ground:
         return grown >= self.settings.sharing.checkpoint_every_rows and await self.checkpoint()
 
     async def checkpoint(self) -> bool:
-        """Write the checkpoint; False when it could not be kept."""
+        """Write the checkpoint; False when it could not be kept, or a forgetting is not finished."""
 
         async def work() -> bool:
             await self.prune()
+            if self.unfinished:
+                return False
             taken = checkpoint_of(self.store, self.memory)
             kept = await self.store.write_checkpoint(taken)
             if kept:

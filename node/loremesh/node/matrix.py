@@ -105,3 +105,16 @@ class VectorMatrix:
             stop = min(whole, start + self._chunk_rows)
             np.dot(chunk[: stop - start], wanted, out=cosines[start:stop])
         return cosines[:size]
+
+    def cosines(self, rows: Sequence[int], size: int) -> NDArray[np.float32]:
+        """Cosines of the vectors of `rows` with those of rows 0 … size-1, float32[len(rows), size].
+
+        One product for all: much quicker than one by one. A row without a vector has cosine 0 with every row.
+        """
+        none = np.zeros(self.dimension, np.float32)
+        wanted = np.array([none if (held := self.vector(row)) is None else held for row in rows], np.float32)
+        found = np.zeros((len(rows), size), np.float32)
+        for start, chunk in zip(range(0, size, self._chunk_rows), self._chunks, strict=False):
+            stop = min(size, start + self._chunk_rows)
+            found[:, start:stop] = wanted.reshape(len(rows), -1) @ chunk[: stop - start].T
+        return found

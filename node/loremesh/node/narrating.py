@@ -27,6 +27,7 @@ from loremesh.node.framelog import decode_head
 from loremesh.node.ground import Ground
 from loremesh.node.results import EventSeen
 from loremesh.node.store.values import Kind, LogRow, State
+from loremesh.node.tiers import Level
 from loremesh.sync.fixed import ONE
 from loremesh.sync.wire import decode_header
 
@@ -128,23 +129,29 @@ def _plain(ground: Ground, name: str, value: object) -> str | int | float | bool
     match value:
         case int() if name.endswith("_fx"):
             return value / ONE
-        case int() if name == "other":
-            return ground.memory.block_hex(value)
-        case tuple() if name == "others":
-            return [ground.memory.block_hex(row) or "forgotten" for row in value]
+        case int() if name in ("other", "summary"):
+            return ground.memory.block_hex(value) if value >= 0 else ""
+        case int() if name == "level":
+            return Level(value).name.lower()
         case tuple() if name.endswith("_fx"):
             return [one / ONE for one in value]
         case bytes():
             return value.hex()
         case tuple():
-            spaces = ground.memory.sync.spaces
-            return [
-                (spaces[one].genesis.name if one in spaces else one.hex())
-                if isinstance(one, bytes)
-                else str(one)
-                for one in value
-            ]
+            return [_named(ground, one) for one in value]
         case str() | int() | float():
             return value
         case _:
             return None
+
+
+def _named(ground: Ground, one: object) -> str:
+    """A space by its name, a row by its block's id (a forgotten one has none), anything else as it is."""
+    spaces = ground.memory.sync.spaces
+    match one:
+        case bytes():
+            return spaces[one].genesis.name if one in spaces else one.hex()
+        case int():
+            return ground.memory.block_hex(one) or "forgotten"
+        case _:
+            return str(one)

@@ -37,6 +37,8 @@ from loremesh.node.frames import FrameAsked
 from loremesh.node.ground import Ground
 from loremesh.node.inspecting import inspect
 from loremesh.node.narrating import events_seen
+from loremesh.node.overview import checked_budget
+from loremesh.node.ownstate import MAX_EPISODE_BLOCKS
 from loremesh.node.parts import Parts, Progress
 from loremesh.node.results import (
     Attributed,
@@ -59,7 +61,9 @@ from loremesh.node.results import (
     WorthSeen,
 )
 from loremesh.node.sharing import Sharing
+from loremesh.node.summarising import Summarising
 from loremesh.node.tended import Connected, Due, Rescored, Revised
+from loremesh.node.tier_results import Summarised
 from loremesh.node.weighed import FrameSeen
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
@@ -67,6 +71,7 @@ from loremesh.sync.tasks import end_tasks
 log = structlog.get_logger(__name__)
 
 MAX_NAME_CHARACTERS: Final = 64
+DEFAULT_HITS: Final = 5
 STEP_BLOCKS: Final = BATCH_BLOCKS * 4
 """Blocks that one round of background consolidation takes on."""
 
@@ -81,6 +86,7 @@ class Node:
         self._sharing = sharing
         self._administration = Administration(ground, sharing)
         self._limit = using.OutcomeLimit(ground.settings.memory.outcomes_per_hour)
+        self._summarising = Summarising(ground)
         self._consolidator: asyncio.Task[None] | None = None
 
     @classmethod
@@ -179,21 +185,29 @@ class Node:
         *,
         frame: FrameAsked = "attention",
         context: str = "",
-        k: int = 5,
+        k: int | None = None,
         spaces: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         graph: float | None = None,
+        budget_tokens: int | None = None,
     ) -> Recalled:
-        """The k best blocks for a query, as one episode. Reading is not evidence: nothing moves.
+        """The k best blocks for a query, 5 unless given, as one episode. Reading is not evidence: nothing
+        moves.
 
         `frame`: a name that `frames` lists, or a mixture, {"task": 0.7, "self": 0.3} or "task=0.7,self=0.3".
         `spaces` (names or ids) and `tags` limit what is handed out to blocks in any of these spaces, with any
         of these tags; an empty list means none. Raises UnknownThing for a space that this node is not in.
         `graph`: weight of what the best blocks lend to those linked to them; the frame's own unless given.
+        With `budget_tokens`, abstracts and summaries of what does not fit, and blocks, `k` at most, that fit
+        into it together (`extract.tokens`). Only the blocks are in the episode.
         """
+        if budget_tokens is not None:
+            checked_budget(budget_tokens)
+        if k is None:
+            k = DEFAULT_HITS if budget_tokens is None else MAX_EPISODE_BLOCKS
         asked = Asked(frame, context, k, spaces, tags, graph)
         put = question(self._ground, self._sharing.spaces_named, query, asked)
-        return await using.recall(self._ground, put, self._administration.name_of)
+        return await using.recall(self._ground, put, self._administration.name_of, budget_tokens)
 
     async def frames(self) -> list[FrameSeen]:
         """The frames that recall can be asked in: the four, the preset, and own ones of `config.toml`."""
@@ -234,6 +248,12 @@ class Node:
     async def consolidate(self, progress: Progress | None = None, limit: int | None = None) -> Consolidated:
         """Embed and rate what was learned since. Resumable; what is done stays. Raises EmbedderError."""
         done = await consolidate(self._ground, progress, limit)
+        await self._ground.checkpoint_if_due()
+        return done
+
+    async def summarise(self, progress: Progress | None = None) -> Summarised:
+        """Bring summaries and abstracts up to date. Resumable; what is done stays."""
+        done = await self._summarising.run(progress)
         await self._ground.checkpoint_if_due()
         return done
 
@@ -445,6 +465,8 @@ class Node:
             try:
                 done = await consolidate(self._ground, limit=STEP_BLOCKS, patient=True)
                 await self._ground.checkpoint_if_due()
+                if self._ground.settings.tiers.background:
+                    await self._summarising.run_if_due()
                 failures = 0
             except Exception as error:
                 failures = min(failures + 1, 8)

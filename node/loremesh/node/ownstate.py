@@ -16,6 +16,7 @@ from loremesh.node.imported import FromFiles
 from loremesh.node.links import Links
 from loremesh.node.order import LearningOrder
 from loremesh.node.rules import FSRS5, RuleSet
+from loremesh.node.tiers import Tiers
 from loremesh.node.utility import beta_decay
 from loremesh.node.worth import RECENT_DECAY
 from loremesh.sync.registers import Registers
@@ -64,7 +65,7 @@ class OwnState:
     the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
     `fits`: weights fitted to this log, by forgetting model; told here, chosen before the log is read.
     `imported`: what came from files. `recent`: first-hand evidence with later outcomes counting more, for
-    worth. `decisions`: what was deprecated or restored.
+    worth. `decisions`: what was deprecated or restored. `tiers`: summaries and abstracts.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class OwnState:
         "shared",
         "tags",
         "tally",
+        "tiers",
         "wall_ms",
     )
 
@@ -98,6 +100,7 @@ class OwnState:
         self.tally = Tally(rules.utility) if rules.utility.memory else None
         self.recent = Tally(RECENT)
         self.decisions = Decisions()
+        self.tiers = Tiers()
         self.learned = LearningOrder()
         self.tags: dict[int, tuple[str, ...]] = {}
         self.shared: dict[int, set[bytes]] = {}

@@ -19,6 +19,8 @@ MAX_TEXTS: Final = 1024
 """Texts of one `learn_many`: a transaction of a size that neither stalls other callers nor wastes syncs."""
 MAX_HITS: Final = 256
 """Blocks that one recall hands out (an episode holds no more)."""
+MAX_BUDGET: Final = 1_000_000
+"""Tokens that one recall hands out: more than the context of any model."""
 MAX_BLOCKS: Final = 256
 """Blocks named in one outcome or confirmation, as many as an episode can hold."""
 MAX_MIXED: Final = 8
@@ -73,6 +75,7 @@ Hits = Annotated[int, msgspec.Meta(ge=1, le=MAX_HITS, description="a whole numbe
 PageBudget = Annotated[
     int, msgspec.Meta(ge=1, le=MAX_PAGE_TOKENS, description="a whole number from 1 to 1000000")
 ]
+Budget = Annotated[int, msgspec.Meta(ge=1, le=MAX_BUDGET, description="a whole number from 1 to 1000000")]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53, description="a whole number from 0 on")]
 Some = Annotated[int, msgspec.Meta(ge=1, le=2**53, description="a whole number from 1 on")]
 Hours = Annotated[float, msgspec.Meta(ge=0.0, le=1e9, description="a number of active hours, 0 or more")]
@@ -114,15 +117,19 @@ class Recall(Params, frozen=True):
     linked blocks lend counts (null: the frame's own weight).
 
     Of `spaces` and `tags` null is no limit, and an empty list one that nothing is within.
+
+    With a `budget` of tokens, summaries and as many hits as fit: `k` at most, 256 when it is not given; 5
+    without a budget.
     """
 
     query: Text
     frame: Frame = "attention"
     context: Word = ""
-    k: Hits = 5
+    k: Hits | None = None
     spaces: SpacesAsked | None = None
     tags: TagsAsked | None = None
     graph: Unit | None = None
+    budget: Budget | None = None
 
 
 class Outcome(Params, frozen=True):
@@ -186,6 +193,10 @@ class Explain(Params, frozen=True):
     spaces: SpacesAsked | None = None
     tags: TagsAsked | None = None
     graph: Unit | None = None
+
+
+class Summarise(Params, frozen=True):
+    """Everything that changed since the last run."""
 
 
 class OneBlock(Params, frozen=True):

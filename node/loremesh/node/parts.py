@@ -1,4 +1,5 @@
-"""What the use cases are given from outside: clocks, randomness, an embedder, a rater (see `compose`)."""
+"""What the use cases are given from outside: clocks, randomness, an embedder, a rater, a summariser (see
+`compose`)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from loremesh.node.ports import Embedder, Fingerprint, Rater
+from loremesh.node.extract import Extractive
+from loremesh.node.ports import Embedder, Fingerprint, Rater, Summariser
 from loremesh.node.providers.budget import Budget
 from loremesh.sync.busport import Bus
 
@@ -33,3 +35,4 @@ class Parts(msgspec.Struct, frozen=True):
     open_bus: Callable[[str, str, str], Bus]
     budget: Budget | None = None
     open_former: Callable[[Fingerprint], Awaitable[Embedder]] | None = None
+    summariser: Summariser = msgspec.field(default_factory=Extractive)

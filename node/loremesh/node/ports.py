@@ -86,3 +86,23 @@ class Rater(Protocol):
     async def close(self) -> None:
         """Lets go of connections. Closing twice does nothing."""
         ...
+
+
+class Summariser(Protocol):
+    """Says in few words what several texts say."""
+
+    @property
+    def name(self) -> str:
+        """Stated in the event that a summary leaves behind."""
+        ...
+
+    async def summarise(self, texts: Sequence[str], budget: int) -> str | None:
+        """What the texts say, in at most `budget` tokens (`extract.tokens`); None where nothing can be said.
+
+        None leaves the texts without a summary, as does an error (`Unavailable`): nothing is made up.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Lets go of connections and memory. Closing twice does nothing."""
+        ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from loremesh.node.tier_results import Above, SummarySeen
 from loremesh.node.weighed import Standing
 
 
@@ -25,7 +26,10 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One block handed out by a recall; `parts` are the unweighted terms of the score, each in [0, 1]."""
+    """One block handed out by a recall; `parts` are the unweighted terms of the score, each in [0, 1].
+
+    `tokens`: what it was counted with against a budget, 0 without one.
+    """
 
     block: str
     text: str
@@ -33,6 +37,7 @@ class Hit(msgspec.Struct, frozen=True):
     parts: dict[str, float]
     provenance: list[Provenance]
     tags: list[str] = []
+    tokens: int = 0
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -50,6 +55,8 @@ class Recalled(msgspec.Struct, frozen=True):
     `held_back`: a block that would be among them but was left out this time, because it always comes with
     one of them and outcomes are to tell the two apart. `spaces` (name by id) and `tags`: what the recall was
     limited to, null where it was not; an empty limit has no hits.
+    `above`: with a `budget` of tokens, summaries and abstracts, those that stand for most first; `tokens` is
+    what all comes to.
     """
 
     episode: str
@@ -60,6 +67,9 @@ class Recalled(msgspec.Struct, frozen=True):
     held_back: str = ""
     spaces: dict[str, str] | None = None
     tags: list[str] | None = None
+    above: list[Above] = []
+    tokens: int = 0
+    budget: int | None = None
 
 
 class OutcomeTaken(msgspec.Struct, frozen=True):
@@ -168,6 +178,7 @@ class Explanation(msgspec.Struct, frozen=True):
     episodes: list[EpisodeSeen] = []
     neighbours: list[Neighbour] = []
     standing: Standing | None = None
+    summaries: list[SummarySeen] = []
 
 
 class EpisodeSeen(msgspec.Struct, frozen=True):
@@ -441,3 +452,5 @@ class Status(msgspec.Struct, frozen=True):
     trouble: list[str]
     vectors_by: str = ""
     reembedding: str = ""
+    summaries: int = 0
+    abstracts: int = 0

@@ -73,6 +73,19 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=600.0)] = 30.0
 
 
+class TierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When blocks are summarised (see `gathering.Bounds`) and how long summaries are, in `extract.tokens`."""
+
+    background: bool = True
+    threshold: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.55
+    least: Annotated[int, msgspec.Meta(ge=2, le=256)] = 3
+    most: Annotated[int, msgspec.Meta(ge=2, le=256)] = 24
+    abstract_from: Annotated[int, msgspec.Meta(ge=2, le=256)] = 6
+    summary_tokens: Annotated[int, msgspec.Meta(ge=8, le=4096)] = 160
+    abstract_tokens: Annotated[int, msgspec.Meta(ge=8, le=4096)] = 40
+    share: Fraction = 0.1
+
+
 class SharingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The node's side of the bus. Intervals in seconds."""
 
@@ -90,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     graph: GraphSettings = GraphSettings()
     rater: RaterSettings = RaterSettings()
     services: ServiceSettings = ServiceSettings()
+    tiers: TierSettings = TierSettings()
     sharing: SharingSettings = SharingSettings()
     frames: dict[str, FrameSettings] = {}
 

@@ -18,6 +18,7 @@ from loremesh.node.links import Links
 from loremesh.node.order import LearningOrder
 from loremesh.node.ownstate import RECENT, Episode, OwnState
 from loremesh.node.rules import RuleSet
+from loremesh.node.tiers import Tier, Tiers
 from loremesh.sync.registers import Registers
 from loremesh.sync.rows import Contexts
 from loremesh.sync.trust import PeerTrust
@@ -49,6 +50,7 @@ class _Rest(msgspec.Struct, frozen=True):
     episodes: list[tuple[bytes, Episode]]
     fits: dict[str, tuple[float, ...]] = {}
     decisions: list[tuple[int, Trail]] = []
+    tiers: list[tuple[int, Tier]] = []
 
 
 def export_state(state: OwnState) -> Exported:
@@ -72,6 +74,7 @@ def export_state(state: OwnState) -> Exported:
         episodes=list(state.episodes.items()),
         fits=state.fits,
         decisions=state.decisions.export(),
+        tiers=state.tiers.export(),
     )
     return {
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
@@ -114,6 +117,7 @@ def load_state(
         state.tally = Tally.load(rules.utility, _tally(_part(exported, TALLY), rest.labels, contexts))
     state.recent = Tally.load(RECENT, _tally(_part(exported, RECENT_PARTS), rest.labels, contexts))
     state.decisions = Decisions(rest.decisions)
+    state.tiers = Tiers(rest.tiers)
     state.imported = FromFiles.load(bytes(exported.get(IMPORTED, b"")), contexts)
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
     state.tags, state.peers = rest.tags, rest.peers
@@ -139,6 +143,8 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
         found.append("decisions differ")
     if _linked(left) != _linked(right):
         found.append("links differ")
+    if left.tiers.export() != right.tiers.export():
+        found.append("summaries differ")
     if _learned(left) != _learned(right):
         found.append("the order of learning differs")
     if left.imported.export(left.contexts) != right.imported.export(right.contexts):

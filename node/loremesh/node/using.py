@@ -15,10 +15,13 @@ from loremesh.node.companions import held_back
 from loremesh.node.errors import Unavailable, UsageError
 from loremesh.node.events import EPISODE_BYTES, FrameName, Outcome
 from loremesh.node.explaining import NameOf, provenance
-from loremesh.node.finding import Question, find
+from loremesh.node.extract import tokens
+from loremesh.node.finding import Question, find, may_be_handed_out
 from loremesh.node.frames import weights_of
 from loremesh.node.ground import Ground, QueryVector
 from loremesh.node.memory import Memory
+from loremesh.node.overview import Overview, within_budget
+from loremesh.node.ownstate import MAX_EPISODE_BLOCKS
 from loremesh.node.results import Hit, OutcomeTaken, Recalled
 from loremesh.node.scoping import Scope
 from loremesh.node.score import FRAMES, Ranked
@@ -47,9 +50,15 @@ class OutcomeLimit:
         self._bucket = drawn(self._bucket, self._meter, now_s, float(outcomes))
 
 
-async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalled:
-    """One episode: the k best blocks for a checked question, logged as handed out. Nothing moves."""
+async def recall(
+    ground: Ground, question: Question, name_of: NameOf, budget_tokens: int | None = None
+) -> Recalled:
+    """One episode: the k best blocks for a checked question, or those of them that fit into `budget_tokens`
+    beside summaries of the others, logged as handed out. Nothing moves.
+    """
     asked, frame = question, question.frame
+    if budget_tokens is not None:  # what has no room is looked at too: for the summaries it is in
+        asked = msgspec.structs.replace(asked, k=MAX_EPISODE_BLOCKS)
     query = await ground.query_vector(asked.text)
 
     async def work() -> Recalled:
@@ -69,12 +78,19 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
                 without=without,
             )
 
-        ranked = ranking()
+        async def choosing(without: int | None = None) -> tuple[list[Ranked], Overview | None]:
+            ranked = ranking(without)
+            if budget_tokens is None:
+                return ranked, None
+            eligible = may_be_handed_out(memory, asked, without)
+            return await within_budget(ground, ranked, budget_tokens, question.k, eligible)
+
+        ranked, overview = await choosing()
         apart = held_back(
             memory.own.episodes.values(), [one.row for one in ranked], episode, settings.diversity
         )
         if apart is not None:
-            ranked = ranking(apart)
+            ranked, overview = await choosing(apart)
         reading = asyncio.ensure_future(ground.store.texts([one.row for one in ranked]))
         hits = evidence.recall_hits(
             ground.clock,
@@ -93,13 +109,16 @@ async def recall(ground: Ground, question: Question, name_of: NameOf) -> Recalle
         weights = weights_of(frame)
         return Recalled(
             episode=episode.hex(),
-            hits=[_hit(ground, one, texts[one.row], name_of, weights) for one in ranked],
+            hits=[_hit(ground, one, texts[one.row], name_of, weights, budget_tokens) for one in ranked],
             frame=frame.name,
             context=asked.context,
             weights=weights,
             held_back="" if apart is None else memory.block_hex(apart),
             spaces=_spaces(memory, asked.scope),
             tags=None if asked.scope.tags is None else list(asked.scope.tags),
+            above=[] if overview is None else overview.above,
+            tokens=0 if overview is None else overview.tokens,
+            budget=budget_tokens,
         )
 
     return await ground.exclusive(work)
@@ -178,7 +197,14 @@ def _episode_id(text: str) -> bytes:
     return key
 
 
-def _hit(ground: Ground, one: Ranked, text: str, name_of: NameOf, weights: dict[str, float]) -> Hit:
+def _hit(
+    ground: Ground,
+    one: Ranked,
+    text: str,
+    name_of: NameOf,
+    weights: dict[str, float],
+    budget_tokens: int | None,
+) -> Hit:
     parts = msgspec.structs.asdict(one.parts)
     return Hit(
         block=ground.memory.block_hex(one.row),
@@ -187,6 +213,7 @@ def _hit(ground: Ground, one: Ranked, text: str, name_of: NameOf, weights: dict[
         parts={name: parts[name] for name in weights},
         provenance=provenance(ground.memory, one.row, name_of),
         tags=list(ground.memory.own.tags.get(one.row, ())),
+        tokens=0 if budget_tokens is None else tokens(text),
     )
 
 

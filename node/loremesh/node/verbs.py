@@ -40,6 +40,7 @@ from loremesh.node.params import (
     SpaceCreate,
     SpaceInvite,
     SpaceJoin,
+    Summarise,
     TrustRevoke,
     TrustSet,
     Worth,
@@ -65,6 +66,7 @@ from loremesh.node.results import (
     WorthSeen,
 )
 from loremesh.node.tended import Connected, Due, Rescored, Revised
+from loremesh.node.tier_results import Summarised
 from loremesh.node.weighed import FrameSeen
 
 if TYPE_CHECKING:  # the doors that only carry a question to a running node need nothing of the node itself
@@ -98,7 +100,14 @@ async def _learn_many(node: Node, p: LearnMany, progress: Progress | None) -> li
 
 async def _recall(node: Node, p: Recall, _: Progress | None) -> Recalled:
     return await node.recall(
-        p.query, frame=p.frame, context=p.context, k=p.k, spaces=p.spaces, tags=p.tags, graph=p.graph
+        p.query,
+        frame=p.frame,
+        context=p.context,
+        k=p.k,
+        spaces=p.spaces,
+        tags=p.tags,
+        graph=p.graph,
+        budget_tokens=p.budget,
     )
 
 
@@ -121,6 +130,10 @@ async def _confirm(node: Node, p: Confirm, _: Progress | None) -> OutcomeTaken:
 
 async def _consolidate(node: Node, p: Consolidate, progress: Progress | None) -> Consolidated:
     return await node.consolidate(progress, p.limit)
+
+
+async def _summarise(node: Node, _: Summarise, progress: Progress | None) -> Summarised:
+    return await node.summarise(progress)
 
 
 async def _rescore(node: Node, p: Rescore, progress: Progress | None) -> Rescored:
@@ -257,6 +270,9 @@ CONFIRM: Final = Verb("confirm", "Say that blocks were used.", Confirm, OutcomeT
 CONSOLIDATE: Final = Verb(
     "consolidate", "Embed, link and rate what waits.", Consolidate, Consolidated, _consolidate, long=True
 )
+SUMMARISE: Final = Verb(
+    "summarise", "Summarise blocks that belong together.", Summarise, Summarised, _summarise, long=True
+)
 RESCORE: Final = Verb("rescore", "Ask the rater again.", Rescore, Rescored, _rescore, long=True)
 CONNECT: Final = Verb("connect", "Link two blocks.", Connect, Connected, _connect)
 DUE: Final = Verb("due", "What is worth keeping and about to fade.", DueWithin, Due, _due)
@@ -315,6 +331,7 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         RESCORE,
         CONNECT,
         DUE,
+        SUMMARISE,
         EXPLAIN,
         EVENTS,
         REPLAY,

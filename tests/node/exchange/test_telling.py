@@ -23,6 +23,7 @@ from loremesh.node.events import (
     Learn,
     OwnEvent,
     RecallHit,
+    Summarise,
 )
 from loremesh.node.exchange import telling
 from loremesh.node.exchange.telling import Told, hear, tell
@@ -30,8 +31,18 @@ from loremesh.sync.content import normalise
 from loremesh.sync.errors import InvalidInput
 from loremesh.sync.fixed import MAX_FX, ONE
 
-NOT_TOLD: set[type[Event]] = {Imported, ImportedTrust, ImportSource, Import, Incarnation, Forgot, Fitted}
-"""Wrappers, whose inside is told; what stands in the lines themselves; and what is this home's alone."""
+NOT_TOLD: set[type[Event]] = {
+    Imported,
+    ImportedTrust,
+    ImportSource,
+    Import,
+    Incarnation,
+    Forgot,
+    Fitted,
+    Summarise,
+}
+"""Wrappers, whose inside is told; what stands in the lines themselves; what is this home's alone; and
+summaries, which a home makes again from the blocks."""
 
 
 def test_every_kind_of_event_is_told_or_left_out_on_purpose() -> None:

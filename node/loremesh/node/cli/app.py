@@ -19,6 +19,7 @@ from loremesh.node.cli import (
     node_commands,
     sharing_commands,
     tending_commands,
+    tier_commands,
 )
 from loremesh.node.cli.arguments import NEGATIVE_NUMBERS, invocation
 from loremesh.node.cli.console import answer, complain, force_utf8, note, silence
@@ -54,6 +55,7 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
     (tending_commands.rescore, {"context_settings": NEGATIVE_NUMBERS}),
     (tending_commands.connect, {"context_settings": NEGATIVE_NUMBERS}),
     (tending_commands.due, {"context_settings": NEGATIVE_NUMBERS}),
+    (tier_commands.summarise, {}),
     (memory_commands.events, {}),
     (memory_commands.replay, {}),
     (judging_commands.worth, {}),

@@ -91,25 +91,32 @@ def recall(
     ],
     frame: FrameOption = "attention",
     context: ContextOption = "",
-    k: HitsOption = 5,
+    k: Annotated[
+        int | None, typer.Option("-k", "--k", metavar="N", help="Hits at most, 1 to 256; 5 without a budget.")
+    ] = None,
     space: SpaceLimit = None,
     tag: TagLimit = None,
     graph: GraphOption = None,
+    budget: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens that all may come to; brings summaries in.")
+    ] = None,
 ) -> None:
     """Find what helps with a question.
 
     It opens an episode, which takes an outcome. The score and its parts are between 0 and 1. Reading is not
     evidence: only an outcome moves anything. Frames are self, attention, task, simulate, park and your own:
     `loremesh frames` shows their weights. With --graph (in frame simulate without it) a block also gains from
-    what the best blocks lend to those they are linked to.
+    what the best blocks lend to those they are linked to. With --budget as many whole blocks come as fit, and
+    summaries of what does not; a token is counted as four bytes.
 
     \b
     loremesh recall "search is stale after deploy" --frame task --context deploy -k 3
     loremesh recall "what do we use?" --frame task=0.7,self=0.3 --tag ops --space team
     loremesh recall "what if we drop the index" --frame simulate --graph 0.5
+    loremesh recall "how is search run?" --budget 1000
     """
     run = invocation(ctx)
-    params = p.Recall(text_given(query), frame, context, k, space, tag, graph)
+    params = p.Recall(text_given(query), frame, context, k, space, tag, graph, budget)
     result = ask(run.home, verbs.RECALL, params)
     answer(run, result, lambda out: render.recalled(out, result))
 

@@ -53,11 +53,16 @@ def learned_many(out: Console, results: Sequence[Learned]) -> None:
 
 
 def recalled(out: Console, result: Recalled) -> None:
-    """The hits, best first, with what their scores are made of."""
+    """Summaries of what had no room, then the hits, best first, with what their scores are made of."""
     if result.spaces is not None:
         say(out, "only from spaces: " + (", ".join(map(plain, result.spaces.values())) or "none"))
     if result.tags is not None:
         say(out, "only with tags: " + (", ".join(map(plain, result.tags)) or "none"))
+    for text in result.above:
+        say(out, f"{text.level} of {count(len(text.sources), 'block')} (trust {text.trust:g})")
+        say(out, f"   {plain(text.text)}")
+    if result.budget is not None:
+        say(out, f"{result.tokens} of {result.budget} tokens")
     if not result.hits:
         say(out, f"nothing found (episode {result.episode})")
         return
@@ -158,6 +163,11 @@ def explained(out: Console, result: Explanation) -> None:
         out.print(contexts)
     _episodes(out, result.episodes)
     _neighbours(out, result.neighbours)
+    for summary in result.summaries:
+        where = "" if summary.block == result.block else "in "
+        named = f"{where}{summary.level} {summary.block[:SHORT_ID]} of {count(len(summary.sources), 'block')}"
+        said = f": {plain(summary.text)}" if summary.shown else " is out of view until it is made again"
+        say(out, named + said)
 
 
 def _curve(out: Console, result: Explanation) -> None:
@@ -360,6 +370,7 @@ def status(out: Console, result: Status) -> None:
         "active hour": f"{result.hour:.3f}",
         "blocks": f"{result.blocks}: {result.held} held here, {result.embedded} embedded, "
         f"{result.waiting} waiting",
+        "summaries": f"{result.summaries}, {result.abstracts} abstracts",
         "embedder": result.embedder,
         **({"reembedding": plain(result.reembedding)} if result.reembedding else {}),
         "log": f"{result.log_rows} rows, {result.size_bytes / 1e6:.1f} MB in all",
