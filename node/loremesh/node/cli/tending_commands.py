@@ -120,13 +120,13 @@ def _due(out: Console, result: Due) -> None:
     if not result.blocks:
         say(out, f"nothing is due within {result.horizon_h:g} active hours")
         return
-    shown = table("block", "R, then", "0.9 in", "0.5 in", "utility", "imp.", "loss", "text")
+    shown = table("block", "R", "then", "0.9, 0.5 in", "utility", "imp.", "loss", "text")
     shown.columns[0].no_wrap = True
     for one in result.blocks:
-        recall = f"{one.retrievability:.2f} > {one.retrievability_then:.2f}"
-        falls = (_hours(one.to_90_h), _hours(one.to_50_h))
+        recall = (f"{one.retrievability:.2f}", f"{one.retrievability_then:.2f}")
+        falls = f"{_hours(one.to_90_h)}, {_hours(one.to_50_h)}"
         value = (f"{one.utility:.2f}", f"{one.importance:.2f}", f"{one.loss:.3f}")
-        shown.add_row(one.block[:SHORT_ID], recall, *falls, *value, one_line(one.text, 12))
+        shown.add_row(one.block[:SHORT_ID], *recall, falls, *value, one_line(one.text, 14))
     out.print(shown)
     say(
         out,
