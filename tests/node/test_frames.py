@@ -89,6 +89,7 @@ def test_any_frame_scores_within_zero_and_one(given: tuple[float, ...]) -> None:
         ("[frames.audit]\nsimilarity = 1", r"\[frames.audit\].*unknown field `similarity`"),
         ("[frames.audit]\nsim = 1\nhourly_decay = 0.0", r"\[frames.audit\].*`\$.hourly_decay`"),
         ("[frames.audit]\nsim = 1\nhourly_decay = nan", r"\[frames.audit\].*`\$.hourly_decay`"),
+        ("[frames.audit]\nsim = 1\ngraph = 1.5", r"\[frames.audit\].*`\$.graph`"),
         ("[frames.audit]\nsim = 1\nown_only = 1", r"\[frames.audit\].*`\$.own_only`"),
         ("[frames.task]\nsim = 1", r"\[frames.task\]: a frame task is there already"),
         ("[frames.park]\nsim = 1", r"\[frames.park\]: a frame park is there already"),
@@ -152,6 +153,15 @@ def test_frames_on_other_scales_cannot_be_mixed() -> None:
     mixed = frames.named("park=1,alike=1")
     assert (mixed.min_max, mixed.hourly_decay) == (True, 0.995)
     assert mixed.importance == pytest.approx((1 / 3 + 1.0) / 2)
+
+
+def test_what_links_count_is_mixed_by_share_and_comes_on_top() -> None:
+    """It is no proportion: the other weights sum to 1 beside it."""
+    frames = configured({"near": FrameSettings(sim=2.0, graph=0.8)})
+    assert weights_of(frames.named("near")) == {
+        "sim": 1.0, "utility": 0.0, "retrievability": 0.0, "importance": 0.0, "explore": 0.0, "links": 0.8,
+    }  # fmt: skip
+    assert frames.named("near=1,task=3").graph == pytest.approx(0.2)
 
 
 def test_a_mixture_of_one_is_that_frame() -> None:

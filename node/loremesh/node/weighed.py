@@ -6,7 +6,7 @@ import msgspec
 
 
 class FrameSeen(msgspec.Struct, frozen=True):
-    """A frame that recall can be asked in. `weights` sum to 1.
+    """A frame that recall can be asked in. `weights` sum to 1, but for that of the links, which is added.
 
     `own_only`: blocks known only from peers stay out. `min_max`: terms are scaled to [0, 1] over what can be
     handed out. `hourly_decay`: in place of retrievability, this to the active hours since the last event.
@@ -35,7 +35,7 @@ class TermSeen(msgspec.Struct, frozen=True):
 
 
 class SimSeen(msgspec.Struct, frozen=True):
-    """What a block's `sim` came from; the four sum to it (before scaling, where the frame scales).
+    """What a block's `sim` came from; the four sum to it, before it is scaled where the frame scales.
 
     `vector`: likeness to the query's. `words`: the query's words in its text. `carried`: more than that from
     the block learned just before it (`carried_from`). `label`: the query names its label. `embedded`: whether
