@@ -325,6 +325,28 @@ class Fitted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=50):
     who: str
 
 
+class Recalibrated(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=51):
+    """From now on the ratings of `rater`, those before and those to come, count `multiplier_fx` times.
+
+    One: as stated, again. The rest is what spoke for it: blocks and outcomes seen, what one rating is worth
+    in outcomes with its 90 % interval, log losses per held-out outcome, the lower 95 % bound of the gain.
+    """
+
+    hour: float
+    wall_ms: int
+    rater: str
+    multiplier_fx: int
+    blocks: int = 0
+    outcomes: int = 0
+    worth: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    loss_before: float = 0.0
+    loss_after: float = 0.0
+    gain_at_least: float = 0.0
+    who: str = ""
+
+
 OwnEvent = (
     Learn
     | Share
@@ -342,7 +364,7 @@ OwnEvent = (
     | Counted
     | Imported
 )
-HomeEvent = Incarnation | Trust | Forgot | ImportSource | Import | ImportedTrust | Fitted
+HomeEvent = Incarnation | Trust | Forgot | ImportSource | Import | ImportedTrust | Fitted | Recalibrated
 Event = OwnEvent | HomeEvent
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -14,6 +14,7 @@ from loremesh.node.columns import OwnViews, Status, withdrawal_name
 from loremesh.node.fading import Fading
 from loremesh.node.memory import Memory
 from loremesh.node.overlap import set_aside
+from loremesh.node.raters import counted
 from loremesh.node.results import DecisionSeen, EpisodeSeen, Explanation, Provenance, SourceClaim
 from loremesh.node.worth import CREDIBLE, interval
 from loremesh.sync.combine import shares
@@ -147,7 +148,6 @@ def _own_claims(memory: Memory, row: int) -> list[SourceClaim]:
         return []
     kinds = (
         ("prior", own.prior_a[row], own.prior_b[row], 0.0),
-        ("ratings", own.rated_a[row], own.rated_b[row], 0.0),
         ("self", own.self_a[row], own.self_b[row], own.stability_h[row]),
     )
     claims = [
@@ -155,7 +155,20 @@ def _own_claims(memory: Memory, row: int) -> list[SourceClaim]:
         for name, a, b, stability_h in kinds
         if a or b
     ]
+    claims[1:1] = _rating_claims(memory, row)
     return claims + _file_claims(memory, row)
+
+
+def _rating_claims(memory: Memory, row: int) -> list[SourceClaim]:
+    """Ratings by rater: as stated, and what counts of them at the rater's weight."""
+    raters = memory.own.raters
+    claims = []
+    for rater, alpha, beta in raters.of(row):
+        weight = raters.multipliers.get(rater, ONE)
+        a, b = counted(alpha, weight) / ONE, counted(beta, weight) / ONE
+        if alpha or beta:
+            claims.append(SourceClaim("ratings", rater, weight / ONE, alpha / ONE, beta / ONE, 0.0, a, b))
+    return claims
 
 
 def _file_claims(memory: Memory, row: int) -> list[SourceClaim]:

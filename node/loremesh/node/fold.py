@@ -27,6 +27,7 @@ from loremesh.node.events import (
     Linked,
     Outcome,
     OwnEvent,
+    Recalibrated,
     RecallHit,
     Rescore,
     Restore,
@@ -37,7 +38,7 @@ from loremesh.node.events import (
 )
 from loremesh.node.filed import take_in, take_in_trust
 from loremesh.node.imported import FileSource
-from loremesh.node.moves import connect, hand_out, learn, link, rate, revise, share, take_outcome
+from loremesh.node.moves import connect, hand_out, learn, link, rate, revise, share, take_outcome, weigh
 from loremesh.node.ownstate import (
     FoldError,
     OwnState,
@@ -57,6 +58,7 @@ NoUse = (
     | Trust
     | Forgot
     | Fitted
+    | Recalibrated
     | FromFile
 )
 _NO_USE: Final = frozenset(get_args(NoUse))  # asked for every event of a log: a set is ten times as fast
@@ -123,6 +125,8 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
             state.fits.pop(event.rules, None)
             if event.weights:
                 state.fits[event.rules] = event.weights
+        case Recalibrated():
+            weigh(state, event)
         case Forgot():
             _forget(state, event.row)
             state.firsthand.version = max(state.firsthand.version, event.version)
@@ -160,6 +164,7 @@ def _forget(state: OwnState, row: int) -> None:
     state.learned.remove(row)
     state.firsthand.drop(row)
     state.imported.drop(row)
+    state.raters.drop(row)
     state.history.clear(row)
     state.recent.drop(row)
     state.decisions.drop(state.columns, row)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from loremesh.crypto.identity import Identity
 from loremesh.node.clock import WALL, ActiveClock
 from loremesh.node.errors import NodeError, Unavailable
-from loremesh.node.events import Event, Forgot, encode
+from loremesh.node.events import Event, encode
 from loremesh.node.events import HomeEvent as HomeEventKind
 from loremesh.node.fold import apply, apply_home
 from loremesh.node.frames import configured
@@ -161,8 +161,7 @@ class Ground:
         for row, event in events:
             if isinstance(event, HomeEventKind):
                 apply_home(memory.own, event)
-                if isinstance(event, Forgot):
-                    memory.effective.mark_row(event.row)
+                memory.follow_home(event)
             else:
                 apply(memory.own, row, event)
                 memory.effective.mark_row(row)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from loremesh.node.columns import Withdrawn
 from loremesh.node.effective import Effective
 from loremesh.node.errors import UnknownThing, UsageError
+from loremesh.node.events import Forgot, HomeEvent, Recalibrated
 from loremesh.node.fading import Fading
 from loremesh.node.lexical import LexicalIndex
 from loremesh.node.matrix import VectorMatrix
@@ -109,6 +110,13 @@ class Memory:
             effective.stability_h[rows],
             None if pasts is None else tuple(column[rows] for column in pasts.columns),
         )
+
+    def follow_home(self, event: HomeEvent) -> None:
+        """Own state has folded this event: what hangs on it is out of date."""
+        if isinstance(event, Forgot):
+            self.effective.mark_row(event.row)
+        elif isinstance(event, Recalibrated):
+            self.effective.mark(self.own.raters.rows_of(event.rater))
 
     def take_up(self, own: OwnState) -> None:
         """Use another fold of the same log: one under other rules. The caller refreshes."""

@@ -12,6 +12,7 @@ from loremesh.node.events import (
     Learn,
     Linked,
     Outcome,
+    Recalibrated,
     RecallHit,
     Rescore,
     Revise,
@@ -25,6 +26,7 @@ from loremesh.node.ownstate import (
     OwnState,
     Taken,
 )
+from loremesh.node.raters import MAX_MULTIPLIER_FX
 from loremesh.node.rules import FSRS5, START_STABILITY_H
 from loremesh.sync.fixed import MAX_FX, ONE
 from loremesh.sync.rows import MAX_ROWS
@@ -196,9 +198,21 @@ def rate(state: OwnState, row: int, event: Consolidate | Rescore) -> None:
         columns.status[row] = Status.ACTIVE
     columns.importance[row] = event.rating
     columns.rated_h[row] = event.hour
-    columns.rated_a[row] += event.alpha_fx
-    columns.rated_b[row] += event.beta_fx
+    alpha_fx, beta_fx = state.raters.add(row, event.rater, event.alpha_fx, event.beta_fx)
+    columns.rated_a[row] += alpha_fx
+    columns.rated_b[row] += beta_fx
     touch(state, row, event.hour)
+
+
+def weigh(state: OwnState, event: Recalibrated) -> None:
+    """What this rater's ratings count: evidence alone moves, importance and t_last stay."""
+    if not 0 <= event.multiplier_fx <= MAX_MULTIPLIER_FX:
+        raise FoldError(f"the ratings of {event.rater!r} cannot count {event.multiplier_fx / ONE} times")
+    columns = state.columns
+    changes = (column.tolist() for column in state.raters.weigh(event.rater, event.multiplier_fx))
+    for row, alpha_fx, beta_fx in zip(*changes, strict=True):
+        columns.rated_a[row] += alpha_fx
+        columns.rated_b[row] += beta_fx
 
 
 def revise(state: OwnState, row: int, event: Revise) -> None:

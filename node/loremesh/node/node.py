@@ -18,6 +18,7 @@ from loremesh.node import (
     forgetting,
     judging,
     learning,
+    recalibrating,
     reembedding,
     rehearsing,
     replaying,
@@ -29,6 +30,7 @@ from loremesh.node.administering import Administration
 from loremesh.node.asking import Asked, items, question, question_or_none
 from loremesh.node.columns import Withdrawn
 from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
+from loremesh.node.doctoring import CalibrationReport, Reembedded
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
 from loremesh.node.exchange.lines import ExportedPage, ImportedPage, ImportPage
@@ -53,7 +55,6 @@ from loremesh.node.results import (
     OutcomeTaken,
     PeerSeen,
     Recalled,
-    Reembedded,
     Replayed,
     SpaceSeen,
     Status,
@@ -368,6 +369,14 @@ class Node:
     async def revert_fit(self) -> FitReport:
         """Go back to the published weights, as if none had ever been fitted. Raises UsageError for none."""
         return await fits.revert_fit(self._ground)
+
+    async def recalibrate(self, *, keep: bool = True, progress: Progress | None = None) -> CalibrationReport:
+        """Weigh each rater's ratings by what came of the blocks it rated, if later outcomes bear it out."""
+        return await recalibrating.recalibrate(self._ground, keep=keep, progress=progress)
+
+    async def revert_calibration(self) -> CalibrationReport:
+        """Let every rater's ratings count as stated again. Raises UsageError when they do."""
+        return await recalibrating.revert_calibration(self._ground)
 
     async def reembed(self, progress: Progress | None = None) -> Reembedded:
         """Make all vectors anew with the embedder that the settings name now. Resumable; until it is done

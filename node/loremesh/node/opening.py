@@ -153,6 +153,7 @@ def _take(memory: Memory, row: LogRow, without: Collection[bytes], forgotten: li
             if row.payload is not None:
                 event = decode_home(row.payload)
                 apply_home(memory.own, event)
+                memory.follow_home(event)
                 if isinstance(event, Forgot):
                     forgotten.append(event.row)
         case Kind.FRAME:

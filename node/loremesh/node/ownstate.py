@@ -15,6 +15,7 @@ from loremesh.node.history import History, Tally
 from loremesh.node.imported import FromFiles
 from loremesh.node.links import Links
 from loremesh.node.order import LearningOrder
+from loremesh.node.raters import Raters
 from loremesh.node.rules import FSRS5, RuleSet
 from loremesh.node.tiers import Tiers
 from loremesh.node.utility import beta_decay
@@ -65,7 +66,8 @@ class OwnState:
     the rules remember besides the columns; `tally` is None where utility is the plain sum of outcomes.
     `fits`: weights fitted to this log, by forgetting model; told here, chosen before the log is read.
     `imported`: what came from files. `recent`: first-hand evidence with later outcomes counting more, for
-    worth. `decisions`: what was deprecated or restored. `tiers`: summaries and abstracts.
+    worth. `raters`: ratings as stated, by rater, and what each counts. `decisions`: what was deprecated or
+    restored. `tiers`: summaries and abstracts.
     """
 
     __slots__ = (
@@ -81,6 +83,7 @@ class OwnState:
         "learned",
         "links",
         "peers",
+        "raters",
         "recent",
         "rules",
         "shared",
@@ -101,6 +104,7 @@ class OwnState:
         self.recent = Tally(RECENT)
         self.decisions = Decisions()
         self.tiers = Tiers()
+        self.raters = Raters()
         self.learned = LearningOrder()
         self.tags: dict[int, tuple[str, ...]] = {}
         self.shared: dict[int, set[bytes]] = {}

@@ -278,6 +278,13 @@ class DoctorFit(Params, frozen=True):
     revert: bool = False
 
 
+class DoctorRecalibrate(Params, frozen=True):
+    """`dry_run` only tells; `revert` lets every rater count as stated again."""
+
+    dry_run: bool = False
+    revert: bool = False
+
+
 class Page(Params, frozen=True):
     """`limit` items after the first `skip`, or as many whole ones as fit into `budget` tokens."""
 

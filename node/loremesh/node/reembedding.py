@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from loremesh.node.doctoring import Reembedded
 from loremesh.node.errors import Conflict
 from loremesh.node.ground import Ground, Reembedding
 from loremesh.node.matrix import VectorMatrix
 from loremesh.node.opening import decode_fingerprint, encode_fingerprint
 from loremesh.node.parts import Progress
 from loremesh.node.ports import Embedder, Fingerprint
-from loremesh.node.results import Reembedded
 from loremesh.sync.content import normalise
 
 BATCH_BLOCKS: Final = 64

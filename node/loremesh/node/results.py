@@ -112,18 +112,11 @@ class Neighbour(msgspec.Struct, frozen=True):
     text: str
 
 
-class Reembedded(msgspec.Struct, frozen=True):
-    """Whether the home has another embedder's vectors now; `embedded` blocks by this run, `blocks` in all."""
-
-    changed: bool
-    embedder: str
-    before: str
-    embedded: int = 0
-    blocks: int = 0
-
-
 class SourceClaim(msgspec.Struct, frozen=True):
-    """Evidence by source: raw claim in alpha and beta, what of it counts today in counted_*."""
+    """Evidence by source: raw claim in alpha and beta, what of it counts today in counted_*.
+
+    Of ratings `name` is the rater, and `trust` its weight, which may be above 1 (`doctor recalibrate`).
+    """
 
     source: str
     name: str

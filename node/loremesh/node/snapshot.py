@@ -17,6 +17,7 @@ from loremesh.node.imported import FromFiles
 from loremesh.node.links import Links
 from loremesh.node.order import LearningOrder
 from loremesh.node.ownstate import RECENT, Episode, OwnState
+from loremesh.node.raters import Raters
 from loremesh.node.rules import RuleSet
 from loremesh.node.tiers import Tier, Tiers
 from loremesh.sync.registers import Registers
@@ -30,6 +31,7 @@ LEARNED: Final = "learned."
 LINKS: Final = "links."
 TALLY: Final = "tally."
 RECENT_PARTS: Final = "recent."
+RATERS: Final = "raters."
 IMPORTED: Final = "imported"
 REST: Final = "rest"
 
@@ -51,6 +53,8 @@ class _Rest(msgspec.Struct, frozen=True):
     fits: dict[str, tuple[float, ...]] = {}
     decisions: list[tuple[int, Trail]] = []
     tiers: list[tuple[int, Tier]] = []
+    raters: list[str] = []
+    multipliers: dict[str, int] = {}
 
 
 def export_state(state: OwnState) -> Exported:
@@ -75,6 +79,8 @@ def export_state(state: OwnState) -> Exported:
         fits=state.fits,
         decisions=state.decisions.export(),
         tiers=state.tiers.export(),
+        raters=state.raters.names(),
+        multipliers=state.raters.multipliers,
     )
     return {
         **{COLUMNS + name: column for name, column in state.columns.export().items()},
@@ -84,6 +90,7 @@ def export_state(state: OwnState) -> Exported:
         **{LEARNED + name: column for name, column in state.learned.export().items()},
         **{TALLY + name: column for name, column in tally.items()},
         **{RECENT_PARTS + name: column for name, column in recent.items()},
+        **{RATERS + name: column for name, column in state.raters.export().items()},
         IMPORTED: state.imported.export(state.contexts),
         REST: msgspec.msgpack.encode(rest),
     }
@@ -118,6 +125,7 @@ def load_state(
     state.recent = Tally.load(RECENT, _tally(_part(exported, RECENT_PARTS), rest.labels, contexts))
     state.decisions = Decisions(rest.decisions)
     state.tiers = Tiers(rest.tiers)
+    state.raters = Raters.load(rest.raters, rest.multipliers, _part(exported, RATERS))
     state.imported = FromFiles.load(bytes(exported.get(IMPORTED, b"")), contexts)
     state.hour, state.wall_ms = rest.hour, rest.wall_ms
     state.tags, state.peers = rest.tags, rest.peers
@@ -141,6 +149,8 @@ def differences(left: OwnState, right: OwnState) -> list[str]:
         found.append("the recent window of outcomes differs")
     if left.decisions.export() != right.decisions.export():
         found.append("decisions differ")
+    if left.raters.told() != right.raters.told():
+        found.append("ratings by rater differ")
     if _linked(left) != _linked(right):
         found.append("links differ")
     if left.tiers.export() != right.tiers.export():

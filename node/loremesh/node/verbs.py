@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from loremesh.node.doctoring import CalibrationReport, Reembedded
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.lines import ExportedPage, ExportPage, ImportedPage, ImportPage
 from loremesh.node.paging import whole_items
@@ -22,6 +23,7 @@ from loremesh.node.params import (
     Consolidate,
     Deprecate,
     DoctorFit,
+    DoctorRecalibrate,
     DueWithin,
     Events,
     Explain,
@@ -58,7 +60,6 @@ from loremesh.node.results import (
     OutcomeTaken,
     PeerSeen,
     Recalled,
-    Reembedded,
     Replayed,
     SpaceSeen,
     Status,
@@ -210,6 +211,16 @@ async def _frames(node: Node, p: Page, _: Progress | None) -> list[FrameSeen]:
     return _page(await node.frames(), p)
 
 
+async def _doctor_recalibrate(
+    node: Node, p: DoctorRecalibrate, progress: Progress | None
+) -> CalibrationReport:
+    if p.dry_run and p.revert:
+        raise UsageError("dry_run and revert exclude one another", "give one of them, or neither")
+    if p.revert:
+        return await node.revert_calibration()
+    return await node.recalibrate(keep=not p.dry_run, progress=progress)
+
+
 async def _doctor_reembed(node: Node, _: Nothing, progress: Progress | None) -> Reembedded:
     return await node.reembed(progress)
 
@@ -293,6 +304,14 @@ DOCTOR_FIT: Final = Verb(
     "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
 )
 FRAMES: Final = Verb("frames", "The frames there are, with their weights.", Page, list[FrameSeen], _frames)
+DOCTOR_RECALIBRATE: Final = Verb(
+    "doctor_recalibrate",
+    "Weigh ratings by later outcomes.",
+    DoctorRecalibrate,
+    CalibrationReport,
+    _doctor_recalibrate,
+    long=True,
+)
 DOCTOR_REEMBED: Final = Verb(
     "doctor_reembed", "Change to the settings' embedder.", Nothing, Reembedded, _doctor_reembed, long=True
 )
@@ -343,6 +362,7 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         ATTRIBUTE,
         DOCTOR_FIT,
         FRAMES,
+        DOCTOR_RECALIBRATE,
         DOCTOR_REEMBED,
         FORGET,
         EXPORT_PAGE,

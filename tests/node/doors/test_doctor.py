@@ -90,3 +90,46 @@ def test_a_change_of_embedder_is_seen_in_the_status_and_made_by_the_doctor(
     assert json.loads(capfd.readouterr().out)["trouble"] == []
     assert run(["--home", str(home), "doctor", "reembed"]) == 0
     assert "nothing to do" in capfd.readouterr().out
+
+
+def test_weighing_ratings_without_outcomes_says_that_there_is_nothing_to_weigh_by(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No error, dry or not; in words for people."""
+    line = ["--home", str(home), "--json"]
+    capfd.readouterr()
+    for words in (["recalibrate"], ["recalibrate", "--dry-run"]):
+        assert run([*line, "doctor", *words]) == 0
+        assert json.loads(capfd.readouterr().out) == {"changed": False, "reverted": False, "raters": []}
+    assert run(["--home", str(home), "doctor", "recalibrate"]) == 0
+    assert "nothing to weigh by" in capfd.readouterr().out
+
+
+def test_weighing_ratings_tells_each_rater_what_it_takes(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One block that was rated and then used: the rater by name, and the figures."""
+    line = ["--home", str(home), "--json"]
+    assert run([*line, "consolidate"]) == 0
+    capfd.readouterr()
+    assert run([*line, "recall", "indexer", "-k", "1"]) == 0
+    block = json.loads(capfd.readouterr().out)["hits"][0]["block"]
+    assert run([*line, "outcome", "1", "--block", block]) == 0
+    capfd.readouterr()
+    assert run(["--home", str(home), "doctor", "recalibrate"]) == 0
+    told = capfd.readouterr().out
+    assert "specificity-1: refused: 1 blocks" in told
+    assert "log loss" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [(["--revert"], "count as they were stated"), (["--revert", "--dry-run"], "exclude one another")],
+)
+def test_what_cannot_be_asked_of_a_weighing_is_wrong_usage(
+    home: Path, words: list[str], why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing to take back; or both at once."""
+    capfd.readouterr()
+    assert run(["--home", str(home), "doctor", "recalibrate", *words]) == 2
+    assert why in capfd.readouterr().err

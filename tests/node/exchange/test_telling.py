@@ -22,6 +22,7 @@ from loremesh.node.events import (
     Incarnation,
     Learn,
     OwnEvent,
+    Recalibrated,
     RecallHit,
     Summarise,
 )
@@ -39,6 +40,7 @@ NOT_TOLD: set[type[Event]] = {
     Incarnation,
     Forgot,
     Fitted,
+    Recalibrated,
     Summarise,
 }
 """Wrappers, whose inside is told; what stands in the lines themselves; what is this home's alone; and

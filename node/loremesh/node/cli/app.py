@@ -90,7 +90,11 @@ GROUPS: Final[dict[str, tuple[str, dict[str, tuple[Callable[..., None], dict[str
     ),
     "doctor": (
         "Look a home over and set it right.",
-        {"fit": (doctor_commands.fit, {}), "reembed": (doctor_commands.reembed, {})},
+        {
+            "fit": (doctor_commands.fit, {}),
+            "recalibrate": (doctor_commands.recalibrate, {}),
+            "reembed": (doctor_commands.reembed, {}),
+        },
     ),
 }
 

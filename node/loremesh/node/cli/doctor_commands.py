@@ -49,3 +49,25 @@ def reembed(ctx: typer.Context) -> None:
     with progress_shown(run, "embedding") as show:
         result = ask(run.home, verbs.DOCTOR_REEMBED, p.Nothing(), show)
     answer(run, result, lambda out: render.reembedded(out, result))
+
+
+def recalibrate(
+    ctx: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would do.")] = False,
+    revert: Annotated[bool, typer.Option("--revert", help="Let ratings count as stated again.")] = False,
+) -> None:
+    """Weigh each rater's ratings by what came of the blocks it rated.
+
+    A rating counts as so many outcomes. How many is judged by the first outcomes of the rated blocks, each
+    forecast from the others; a weight that does not forecast them better is refused. It takes 50 blocks that
+    were rated and used. The weight holds for all ratings of that rater, earlier and later ones.
+
+    \b
+    loremesh doctor recalibrate --dry-run
+    loremesh doctor recalibrate
+    loremesh doctor recalibrate --revert
+    """
+    run = invocation(ctx)
+    with progress_shown(run, "weighing") as show:
+        result = ask(run.home, verbs.DOCTOR_RECALIBRATE, p.DoctorRecalibrate(dry_run, revert), show)
+    answer(run, result, lambda out: render.recalibrated(out, result))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from loremesh.node.cli.plain import one_line, plain
+from loremesh.node.doctoring import CalibrationReport, Reembedded
 from loremesh.node.results import (
     Consolidated,
     EpisodeSeen,
@@ -21,7 +22,6 @@ from loremesh.node.results import (
     OutcomeTaken,
     PeerSeen,
     Recalled,
-    Reembedded,
     Replayed,
     SpaceSeen,
     Status,
@@ -107,6 +107,22 @@ def consolidated(out: Console, result: Consolidated) -> None:
     )
     if result.why:
         say(out, f"not rated: {plain(result.why)}")
+
+
+def recalibrated(out: Console, result: CalibrationReport) -> None:
+    """Each rater's weight, and what spoke for it."""
+    if not result.raters:
+        say(out, "no block that was rated has had a judged outcome since: there is nothing to weigh by")
+    for one in result.raters:
+        say(out, f"{plain(one.rater) or '(no rater named)'}: {plain(one.why)}")
+        if one.outcomes:
+            say(
+                out,
+                f"  a rating counts as {one.worth_before:.2f} outcomes; the likeliest "
+                f"{one.worth:.2f} ({one.worth_low:.2f} to {one.worth_high:.2f}); log loss "
+                f"{one.loss_before:.4f} before, {one.loss_after:.4f} after; ratings are {one.bias:+.2f} off; "
+                f"{one.outcomes} outcomes of {one.blocks} blocks",
+            )
 
 
 def reembedded(out: Console, result: Reembedded) -> None:
