@@ -13,6 +13,7 @@ from typing import Final
 from tests.bench import (
     attribution,
     bulk,
+    calibration,
     consolidating,
     costs,
     forgetting,
@@ -47,6 +48,7 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "attribution": attribution.measure,
     "outcomes": outcomes.measure,
     "precision": precision.measure,
+    "calibration": calibration.measure,
 }
 RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 HEADING: Final = "## "

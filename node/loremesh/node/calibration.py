@@ -48,6 +48,8 @@ ROUNDS: Final = 2
 over two numbers. Ten times finer than what is known of K."""
 
 CLIP: Final = 1e-6
+MIN_GAIN: Final = 0.002
+"""Nats per outcome below which another weight is not worth an event: a third of a percent of not knowing."""
 SAME: Final = 0.02
 """A multiplier this near to the one in force is the one in force."""
 
@@ -126,7 +128,8 @@ class Calibration(msgspec.Struct, frozen=True):
         """
         moved = abs(self.multiplier - self.before) > SAME * max(self.before, SAME)
         silenced = self.multiplier == 0.0 and self.noise_at_least > 0.0 and self.gain_at_most >= 0.0
-        return self.enough and moved and (self.gain_at_least > 0.0 or silenced)
+        gained = self.gain_at_least > 0.0 and self.gain >= MIN_GAIN
+        return self.enough and moved and (gained or silenced)
 
 
 class _View(msgspec.Struct, frozen=True, eq=False):

@@ -210,7 +210,8 @@ def _against(found: Calibration) -> str:
     if found.informed:
         return (
             f"refused: a rating seems worth {found.worth:.2f} outcomes and counts as "
-            f"{found.worth_before:.2f}; {_gain(found)}, which may be chance; {stands}"
+            f"{found.worth_before:.2f}; {_gain(found)}, which may be chance or too little to matter; "
+            f"{stands}"
         )
     if found.before == 0.0:
         return f"refused: {_silent(found)}, and they count for nothing already"
