@@ -172,8 +172,10 @@ async def test_what_keeps_a_block_out_is_named(homes: Homes) -> None:
         assert (await node.explain(named("The queue of bob"), query="queue")).text == ""
         with pytest.raises(UnknownThing):
             await node.explain(named("The queue of bob"))
-        with pytest.raises(UnknownThing):
-            await node.explain(named("never heard of"), query="queue")
+        await node.forget(ids["worn"])
+        for unknown in (named("never heard of"), ids["worn"]):
+            with pytest.raises(UnknownThing):
+                await node.explain(unknown, query="queue")
 
 
 async def test_a_block_whose_text_never_came_says_so(homes: Homes) -> None:

@@ -61,13 +61,11 @@ def check(question: Question) -> Question:
 class Look(msgspec.Struct, frozen=True, eq=False):
     """What a ranking goes by, [n] each: `eligible` rows, the terms as the frame scales them, before links.
 
-    `similarity`: `sim` before any scaling; `cosine` is what the vectors brought to it. `sole_principal`: see
-    `rank`.
+    `cosine` is the likeness that `sim` was made of. `sole_principal`: see `rank`.
     """
 
     eligible: NDArray[np.bool_]
     terms: Terms
-    similarity: NDArray[np.float32]
     cosine: NDArray[np.float32]
     sole_principal: NDArray[np.int32]
 
@@ -114,9 +112,8 @@ def look(
         retrievability = memory.retrievability(hour)
     else:
         retrievability = recency(frame.hourly_decay, hour - effective.t_last_h[:length])
-    sim = similarity(memory.lexical, memory.own.learned, question.text, cosine, eligible)
     terms = Terms(
-        sim=sim,
+        sim=similarity(memory.lexical, memory.own.learned, question.text, cosine, eligible),
         utility=utility,
         retrievability=retrievability.astype(np.float32),
         importance=own.importance[:length].astype(np.float32),
@@ -125,7 +122,6 @@ def look(
     return Look(
         eligible=eligible,
         terms=min_max(terms, eligible) if frame.min_max else terms,
-        similarity=sim,
         cosine=cosine,
         sole_principal=effective.sole_principal[:length],
     )
