@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,12 +18,15 @@ from loremesh.node.cli.arguments import (
 )
 from loremesh.node.cli.console import answer, progress_shown
 from loremesh.node.cli.plain import one_line, plain
-from loremesh.node.cli.render import SHORT_ID, count, say, table
+from loremesh.node.cli.render import SHORT_ID, count, say
 from loremesh.node.cli.session import ask
 from loremesh.node.tended import Connected, Due, Rescored
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+TEXT_SHOWN: Final = 34
+"""Characters of a text that is due: what is left of a line."""
 
 
 def rescore(
@@ -120,14 +123,15 @@ def _due(out: Console, result: Due) -> None:
     if not result.blocks:
         say(out, f"nothing is due within {result.horizon_h:g} active hours")
         return
-    shown = table("block", "R", "then", "0.9, 0.5 in", "utility", "imp.", "loss", "text")
-    shown.columns[0].no_wrap = True
-    for one in result.blocks:
-        recall = (f"{one.retrievability:.2f}", f"{one.retrievability_then:.2f}")
-        falls = f"{_hours(one.to_90_h)}, {_hours(one.to_50_h)}"
-        value = (f"{one.utility:.2f}", f"{one.importance:.2f}", f"{one.loss:.3f}")
-        shown.add_row(one.block[:SHORT_ID], *recall, falls, *value, one_line(one.text, 14))
-    out.print(shown)
+    for place, one in enumerate(result.blocks, start=1):
+        falls = f"to 0.9 {_hours(one.to_90_h)}, to 0.5 {_hours(one.to_50_h)}"
+        recall = f"R {one.retrievability:.2f} > {one.retrievability_then:.2f}"
+        say(out, f"{place}. {one.block[:SHORT_ID]}  loses {one.loss:.3f}  {recall}  {falls}")
+        say(
+            out,
+            f"   utility {one.utility:.2f} ({one.utility_low:.2f}-{one.utility_high:.2f})  "
+            f"importance {one.importance:.2f}  {one_line(one.text, TEXT_SHOWN)}",
+        )
     say(
         out,
         f"{len(result.blocks)} of {result.count} due within {result.horizon_h:g} active hours; "
@@ -139,5 +143,5 @@ def _hours(hours: float | None) -> str:
     if hours is None:
         return "never"
     if not hours:
-        return "past"
-    return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h"
+        return "already"
+    return f"in {hours:.1f} h" if hours < 10 else f"in {hours:.0f} h"
