@@ -66,6 +66,10 @@ class Administration:
             )
         return found[0]
 
+    def note_trouble(self, trouble: str) -> None:
+        """Background work complains of this now; '' when it is over."""
+        self.trouble = trouble
+
     async def peers(self) -> list[PeerSeen]:
         """Every peer seen, by name and id."""
         status = self._sharing.status()

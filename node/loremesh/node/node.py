@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from loremesh.crypto.keystores import KeySource
 from loremesh.node import (
     connecting,
@@ -29,7 +27,7 @@ from loremesh.node import (
 from loremesh.node.administering import Administration
 from loremesh.node.asking import Asked, items, question, question_or_none
 from loremesh.node.columns import Withdrawn
-from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
+from loremesh.node.consolidating import consolidate
 from loremesh.node.doctoring import CalibrationReport, Reembedded
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange import giving, taking
@@ -65,16 +63,13 @@ from loremesh.node.sharing import Sharing
 from loremesh.node.summarising import Summarising
 from loremesh.node.tended import Connected, Due, Rescored, Revised
 from loremesh.node.tier_results import Summarised
+from loremesh.node.upkeep import keep_up
 from loremesh.node.weighed import FrameSeen
 from loremesh.sync.content import context_label
 from loremesh.sync.tasks import end_tasks
 
-log = structlog.get_logger(__name__)
-
 MAX_NAME_CHARACTERS: Final = 64
 DEFAULT_HITS: Final = 5
-STEP_BLOCKS: Final = BATCH_BLOCKS * 4
-"""Blocks that one round of background consolidation takes on."""
 
 NodeContext = AbstractAsyncContextManager["Node"]
 
@@ -445,7 +440,8 @@ class Node:
         except BaseException:
             await self._sharing.stop()
             raise
-        self._consolidator = asyncio.create_task(self._consolidate_on(), name="consolidator")
+        upkeep = keep_up(self._ground, self._summarising.run_if_due, self._administration.note_trouble)
+        self._consolidator = asyncio.create_task(upkeep, name="consolidator")
 
     async def stop(self) -> None:
         """End what `start` began. The home stays open."""
@@ -464,28 +460,6 @@ class Node:
             await self.stop()
         finally:
             await self._ground.close()
-
-    async def _consolidate_on(self) -> None:
-        """Consolidate whenever something waits, and keep the checkpoint near the log's end."""
-        pause_s = self._ground.settings.sharing.consolidate_every_s
-        failures = 0
-        while True:
-            await asyncio.sleep(min(pause_s * 2**failures, max(60.0, pause_s)))
-            try:
-                done = await consolidate(self._ground, limit=STEP_BLOCKS, patient=True)
-                await self._ground.checkpoint_if_due()
-                if self._ground.settings.tiers.background:
-                    await self._summarising.run_if_due()
-                failures = 0
-            except Exception as error:
-                failures = min(failures + 1, 8)
-                self._administration.trouble = str(error)
-                log.warning("consolidation_failed", error=str(error))
-            else:
-                if done.why:
-                    self._administration.trouble = f"not rated: {done.why}"
-                elif done.rated or not done.waiting:
-                    self._administration.trouble = ""
 
 
 @asynccontextmanager

@@ -1,0 +1,47 @@
+"""What a running node does by itself: consolidate, summarise, and keep the checkpoint near the log's end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
+from loremesh.node.ground import Ground
+
+log = structlog.get_logger(__name__)
+
+STEP_BLOCKS: Final = BATCH_BLOCKS * 4
+"""Blocks that one round of background consolidation takes on."""
+
+LONGEST_PAUSE_S: Final = 60.0
+"""Between two rounds that fail; the pause doubles up to it."""
+
+
+async def keep_up(
+    ground: Ground, summarise: Callable[[], Awaitable[object]], trouble: Callable[[str], None]
+) -> None:
+    """Consolidate whenever something waits, until cancelled. `trouble` is told what went wrong last, '' when
+    it is over.
+    """
+    pause_s = ground.settings.sharing.consolidate_every_s
+    failures = 0
+    while True:
+        await asyncio.sleep(min(pause_s * 2**failures, max(LONGEST_PAUSE_S, pause_s)))
+        try:
+            done = await consolidate(ground, limit=STEP_BLOCKS, patient=True)
+            await ground.checkpoint_if_due()
+            if ground.settings.tiers.background:
+                await summarise()
+            failures = 0
+        except Exception as error:
+            failures = min(failures + 1, 8)
+            trouble(str(error))
+            log.warning("consolidation_failed", error=str(error))
+        else:
+            if done.why:
+                trouble(f"not rated: {done.why}")
+            elif done.rated or not done.waiting:
+                trouble("")
