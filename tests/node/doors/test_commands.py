@@ -152,6 +152,27 @@ def test_recall_is_weighed_and_limited_as_asked(ask: Ask, show: Callable[..., st
     assert max(len(line) for line in listed.splitlines()) <= 80
 
 
+def test_links_are_shown_and_asked_for(ask: Ask, show: Callable[..., str]) -> None:
+    """consolidate says how many were proposed, explain whose they are, --graph what they count."""
+    texts = [
+        "Rotate the signing keys of the gateway in spring",
+        "Rotate the signing keys of the gateway soon",
+    ]
+    one, two = [ask("learn", text, "--tag", "linked")["block"] for text in texts]
+    done = ask("consolidate")
+    assert done["linked"] >= 1
+    assert two in [neighbour["block"] for neighbour in ask("explain", one)["neighbours"]]
+    found = ask("recall", texts[0], "--tag", "linked", "--frame", "task", "--graph", "0.5")
+    assert found["weights"]["links"] == 0.5
+    parts = {hit["block"]: hit["parts"] for hit in found["hits"]}
+    assert parts[two]["links"] > 0.0
+    assert "links" not in ask("recall", texts[0], "--tag", "linked", "--graph", "0")["weights"]
+    shown = show("explain", one)
+    assert two[:12] in shown
+    assert "similar" in shown
+    assert max(len(line) for line in shown.splitlines() if "\u2500" in line or line.startswith(" ")) <= 80
+
+
 def test_blocks_are_judged_by_their_outcomes(ask: Ask, show: Callable[..., str]) -> None:
     """worth in all, by context and of one block; candidates; deprecate and restore; attribute."""
     bad, good = ask("learn", "Judged to be bad")["block"], ask("learn", "Judged to be good")["block"]

@@ -61,6 +61,11 @@ def with_event(**changes: object) -> list[Line | bytes]:
     return [*SOUND[:-1], {**OUTCOME, **changes}]
 
 
+def linked(others: object, weights: object) -> list[Line | bytes]:
+    """The sound file whose last event is links that similarity proposed."""
+    return with_event(kind="linked", detail={"others": others, "weights": weights})
+
+
 WRONG: dict[str, tuple[list[Line | bytes], str]] = {
     "no header": (SOUND[1:], "line 1: the header is missing"),
     "two headers": ([HEADER, *SOUND], "not the first line"),
@@ -104,6 +109,15 @@ WRONG: dict[str, tuple[list[Line | bytes], str]] = {
         with_event(kind="connect", detail={"other": OTHER, "weight": 1}),
         "not in the file",
     ),
+    "links to itself": (linked([ID], [0.5]), "block itself"),
+    "links to nothing": (linked([OTHER], [0.5]), "not in the file"),
+    "a link twice in one event": (linked([OTHER, OTHER], [0.5, 0.5]), "names a block twice"),
+    "links without their weights": (linked([], [0.5]), "a weight for each"),
+    "a weight above 1": (linked([ID], [1.5]), "weights is 1.5"),
+    "a weight that is a text": (linked([ID], ["much"]), "must be a number"),
+    "weights that are no list": (linked([ID], 0.5), "list of numbers"),
+    "links to no ids": (linked(["x"], [0.5]), "must be an id"),
+    "too many links": (linked([f"{n:064x}" for n in range(33)], [0.5] * 33), "not in the file"),
     "bytes that are no UTF-8": ([HEADER, b'{"line":"block","id":"\xff\xfe"}'], "line 2"),
     "a line that is a list": ([HEADER, b"[1]"], "line 2"),
     "a deep line": ([HEADER, b"[" * 100_000], "line 2"),

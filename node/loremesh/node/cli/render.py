@@ -102,8 +102,8 @@ def consolidated(out: Console, result: Consolidated) -> None:
     """What was done and what still waits."""
     say(
         out,
-        f"{result.embedded} embedded, {result.rated} rated, {result.unrated} left unrated, "
-        f"{result.waiting} still waiting",
+        f"{result.embedded} embedded, {count(result.linked, 'link')} proposed, {result.rated} rated, "
+        f"{result.unrated} left unrated, {result.waiting} still waiting",
     )
     if result.why:
         say(out, f"not rated: {plain(result.why)}")
