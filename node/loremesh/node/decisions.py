@@ -7,7 +7,7 @@ kept so that forgetting that block leaves the old one as if it had never been re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -83,6 +83,18 @@ class Decisions:
         made = Decision(withdrawn, event.why, event.who, event.hour, event.wall_ms, *own, by)
         self._trails.setdefault(row, []).append(made)
         self.moved.add(row)
+
+    def trail(self, row: int) -> Sequence[Decision]:
+        """The decisions about the block that may still hold, the last one does."""
+        return self._trails.get(row, ())
+
+    def restate(self, row: int, evidence: Mapping[tuple[int, int], tuple[int, int]]) -> None:
+        """First-hand evidence at decisions about the block, by their `wall_ms` and `by`, was this."""
+        trail = self._trails.get(row, [])
+        for place, one in enumerate(trail):
+            found = evidence.get((one.wall_ms, one.by))
+            if found is not None:
+                trail[place] = msgspec.structs.replace(one, alpha_fx=found[0], beta_fx=found[1])
 
     def of(self, row: int) -> Decision | None:
         """The decision about the block that holds, None when there was none."""

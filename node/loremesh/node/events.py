@@ -196,6 +196,54 @@ class Summarise(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=15):
     summary: int = -1
 
 
+class Aggregate(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=16):
+    """What the outcomes of the block had made by here: stands in the place of one, for those before it too.
+
+    The only event that is not appended: compaction puts it where the last outcome or recall was that it
+    stands for, under that row's number and digest. It sets what outcomes move, and leaves alone what they do
+    not; rows before it that are still there (ratings, say) fold as ever.
+
+    `outcomes` and `recalls`: how many there had been, the first at `first_hour` and `first_ms`. S and D are
+    by `forgetting` (a model, with its weights), the published ones by fsrs5; `history` is what that model
+    remembered. Registers one by one: `incarnations`, `contexts`, `alpha_fx`, `beta_fx`,
+    `register_stability_h`, `versions`, `stamps_h`. Of each context in `labels` the recent window (two
+    numbers) and what the model `utility` remembered, one after the other. `decided_*`: the evidence when it
+    was decided about the block, by the decision's `wall_ms` and the row of the block that took this one's
+    place (-1 for none).
+    """
+
+    hour: float
+    wall_ms: int
+    outcomes: int
+    recalls: int
+    first_hour: float
+    first_ms: int
+    positives: int
+    negatives: int
+    stability_h: float
+    difficulty: float
+    published_stability_h: float
+    published_difficulty: float
+    t_last_h: float
+    forgetting: str
+    utility: str
+    history: tuple[float, ...]
+    incarnations: tuple[bytes, ...]
+    contexts: tuple[str, ...]
+    alpha_fx: tuple[int, ...]
+    beta_fx: tuple[int, ...]
+    register_stability_h: tuple[float, ...]
+    versions: tuple[int, ...]
+    stamps_h: tuple[float, ...]
+    labels: tuple[str, ...]
+    recent: tuple[float, ...]
+    tally: tuple[float, ...]
+    decided_ms: tuple[int, ...] = ()
+    decided_by: tuple[int, ...] = ()
+    decided_a_fx: tuple[int, ...] = ()
+    decided_b_fx: tuple[int, ...] = ()
+
+
 class Counted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=30):
     """What another system had counted about the block, in all; only ever inside an `Imported`.
 
@@ -347,6 +395,21 @@ class Recalibrated(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5
     who: str = ""
 
 
+class Compacted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=52):
+    """From here on outcomes and recalls before this became aggregates, but for what is kept.
+
+    Kept were the last `keep` of each block and those of the last `older_h` active hours. `episodes`: how many
+    could take their outcome; older ones, of which some rows may be left, never can.
+    """
+
+    hour: float
+    wall_ms: int
+    keep: int
+    older_h: float
+    episodes: int
+    who: str
+
+
 OwnEvent = (
     Learn
     | Share
@@ -360,11 +423,22 @@ OwnEvent = (
     | Revise
     | Deprecate
     | Restore
+    | Aggregate
     | Summarise
     | Counted
     | Imported
 )
-HomeEvent = Incarnation | Trust | Forgot | ImportSource | Import | ImportedTrust | Fitted | Recalibrated
+HomeEvent = (
+    Incarnation
+    | Trust
+    | Forgot
+    | ImportSource
+    | Import
+    | ImportedTrust
+    | Fitted
+    | Recalibrated
+    | Compacted
+)
 Event = OwnEvent | HomeEvent
 
 _encoder: Final = msgspec.msgpack.Encoder()

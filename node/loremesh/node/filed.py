@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from loremesh.node.aggregates import by_context, set_course
 from loremesh.node.columns import Status
 from loremesh.node.events import (
+    Aggregate,
     Archive,
     Connect,
     Consolidate,
@@ -79,8 +81,8 @@ def take_in(state: OwnState, row: int, event: Imported) -> None:
             _revise(state, row, origin, inner, whole)
         case Connect() | Linked():
             _link(state, row, inner, whole)
-        case Counted():
-            _counted(state, row, event.source, inner, whole)
+        case Counted() | Aggregate():
+            _stated(state, row, event.source, inner, whole)
         case RecallHit():
             pass  # its episode was answered there, or never will be
         case Imported() | Summarise():
@@ -140,6 +142,30 @@ def _revise(state: OwnState, row: int, origin: bytes, event: Revise, whole: bool
     untouched = columns.stability_h[other] == 0.0 and not columns.held[other]
     if state.imported.owner.get(other, origin if untouched else b"") == origin:
         state.decisions.supersede(columns, row, event)
+
+
+def _stated(state: OwnState, row: int, source: int, event: Counted | Aggregate, whole: bool) -> None:
+    """What a log or another system says that everything before came to."""
+    if isinstance(event, Counted):
+        _counted(state, row, source, event, whole)
+    else:
+        _aggregate(state, row, source, event, whole)
+
+
+def _aggregate(state: OwnState, row: int, source: int, event: Aggregate, whole: bool) -> None:
+    """What a log's outcomes came to takes the place of what was taken from that log before.
+
+    The block's course (S, D, t_last, counters) follows where nothing but that log has moved it.
+    """
+    columns, files = state.columns, state.imported
+    for label, (alpha_fx, beta_fx) in by_context(event).items():
+        more_a, more_b = files.state(row, source, state.contexts.ensure(label), alpha_fx, beta_fx)
+        columns.imported_a[row] += more_a
+        columns.imported_b[row] += more_b
+    alone = len(files.known[row]) == 1 and not (columns.self_a[row] or columns.self_b[row])
+    if whole and alone and event.stability_h > 0.0:
+        start(columns, row, event.hour)
+        set_course(state, row, event)
 
 
 def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool) -> None:

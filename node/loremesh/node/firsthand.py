@@ -7,7 +7,8 @@ is counted in growable arrays, and what changed is settled into the table when s
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,19 @@ from loremesh.sync.rows import CONTEXT_BITS
 
 MAX_CONTEXTS_PER_BLOCK: Final = 64
 """DESIGN §1, context: at most 64 per block and origin."""
+
+
+class Stated(NamedTuple):
+    """One register in full: whose, in which context (index), and its values; `hour` is its stamp."""
+
+    incarnation: bytes
+    context: int
+    alpha_fx: int
+    beta_fx: int
+    stability_h: float
+    version: int
+    hour: float
+
 
 OWN_SPACE: Final = b""
 """The space of a source that is this node's own count, not what a frame stated."""
@@ -115,6 +129,46 @@ class FirstHand:
         self._hour[slot] = hour
         self._changed.add(slot)
         self.version = version
+
+    def restate(self, row: int, stated: Sequence[Stated]) -> None:
+        """The registers of a block are these and no others. Raises ValueError for an unknown incarnation."""
+        for one in stated:
+            if self._registers.find(Source(self.origin, one.incarnation, OWN_SPACE)) is None:
+                raise ValueError(f"incarnation {one.incarnation.hex()} never began")
+        if row in self._contexts_of:
+            self.drop(row)
+        for one in stated:
+            key = row << CONTEXT_BITS | one.context
+            slot = self._slot_of.get(key)
+            if slot is None:
+                slot = self._place(key)
+            if one.incarnation == self.incarnation:
+                self._alpha[slot], self._beta[slot] = one.alpha_fx, one.beta_fx
+                self._stability_h[slot], self._version[slot] = one.stability_h, one.version
+                self._hour[slot] = one.hour
+                self._changed.add(slot)
+                self.version = max(self.version, one.version)
+                continue
+            batch = Batch(
+                rows=np.array([row], np.int64),
+                contexts=np.array([one.context], np.int32),
+                alpha=np.array([one.alpha_fx], np.int64),
+                beta=np.array([one.beta_fx], np.int64),
+                stability_h=np.array([one.stability_h], np.float64),
+                version=np.array([one.version], np.int64),
+            )
+            source = Source(self.origin, one.incarnation, OWN_SPACE)
+            self._registers.apply(source, batch, NO_FRAME, one.hour, np.array([one.hour], np.float64))
+
+    def of(self, row: int) -> list[Stated]:
+        """The registers of a block, by incarnation id and context."""
+        registers = self.settled()
+        held = registers.held(registers.select(np.array([row], np.int64)))
+        columns = (held.source, held.context, held.alpha, held.beta, held.stability_h, held.version)
+        return sorted(
+            Stated(registers.sources[source].incarnation, *rest)
+            for source, *rest in zip(*(column.tolist() for column in (*columns, held.stamp_h)), strict=True)
+        )
 
     def _place(self, key: int) -> int:
         slot = self._slot_of[key] = len(self._row)

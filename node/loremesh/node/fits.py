@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from loremesh.node.errors import UsageError
-from loremesh.node.events import Fitted, Outcome, OwnEvent, decode_home, decode_own
+from loremesh.node.events import Aggregate, Fitted, Outcome, OwnEvent, decode_home, decode_own
 from loremesh.node.fitting import (
     MIN_EACH,
     MIN_HELD_OUT,
@@ -189,6 +189,9 @@ def _one(own: OwnState, n: int, row: int, event: OwnEvent) -> Happened | None:
         fraction = min(event.weight_fx * event.retrieval_fx / (ONE * ONE), 1.0)
         judged = 0.0 if event.implicit else fraction
         return Happened(n, columns.t_last_h[row], elapsed_h, event.signal, fraction, judged)
+    if isinstance(event, Aggregate):
+        stands = (event.published_stability_h, event.published_difficulty)
+        return Happened(n, columns.t_last_h[row], 0.0, None, stands=stands)
     if columns.t_last_h[row] == before_h and columns.stability_h[row] == stability_h:
         return None
     raised = columns.stability_h[row] > stability_h

@@ -60,7 +60,7 @@ class Happened(msgspec.Struct, frozen=True, gc=False):
     """One event of a block. `judged`: its weight as evidence for a fit, 0 for what is not judged.
 
     `signal` is None for learning and rating, which refresh; `raised`: learning raises S to what it starts
-    with. `n`: its place in time among all events.
+    with; `stands`: S and D that an aggregate begins with. `n`: its place in time among all events.
     """
 
     n: int
@@ -70,6 +70,7 @@ class Happened(msgspec.Struct, frozen=True, gc=False):
     fraction: float = 1.0
     judged: float = 0.0
     raised: bool = False
+    stands: tuple[float, float] | None = None
 
 
 Blocks = Sequence[Sequence[Happened]]
@@ -130,6 +131,11 @@ def forecasts(rules: RuleSet, blocks: Blocks, until: int | None = None) -> Forec
             if until is not None and event.n >= until:
                 break
             signal = event.signal
+            if event.stands is not None:
+                (stability_h, difficulty), past = event.stands, list(starts)
+                if rules.resume is not None:
+                    rules.resume(past, stability_h)
+                continue
             if signal is None:
                 if event.raised:
                     stability_h = max(stability_h, START_STABILITY_H)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
+from loremesh.node.aggregates import set_down
 from loremesh.node.events import (
     INCARNATION_BYTES,
+    Aggregate,
     Archive,
+    Compacted,
     Connect,
     Consolidate,
     Counted,
@@ -59,6 +62,7 @@ NoUse = (
     | Forgot
     | Fitted
     | Recalibrated
+    | Compacted
     | FromFile
 )
 _NO_USE: Final = frozenset(get_args(NoUse))  # asked for every event of a log: a set is ten times as fast
@@ -93,6 +97,8 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             state.decisions.apply(state.columns, row, event)
         case Revise():
             revise(state, row, event)
+        case Aggregate():
+            set_down(state, row, event)
         case Summarise():
             try:
                 state.tiers.apply(row, event)
@@ -130,6 +136,9 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
         case Forgot():
             _forget(state, event.row)
             state.firsthand.version = max(state.firsthand.version, event.version)
+        case Compacted():
+            while len(state.episodes) > event.episodes:
+                del state.episodes[next(iter(state.episodes))]
         case ImportSource():
             if event.number != len(state.imported.sources):
                 raise FoldError(f"source {event.number} does not follow {len(state.imported.sources)}")

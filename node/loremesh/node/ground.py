@@ -166,6 +166,10 @@ class Ground:
                 apply(memory.own, row, event)
                 memory.effective.mark_row(row)
 
+    def fold_home(self, event: HomeEventKind) -> None:
+        """Fold an event about the home that is in the log already. Inside `exclusive` only."""
+        apply_home(self.memory.own, event)
+
     def touch(self, rows: Sequence[int]) -> None:
         """These rows have news for their spaces."""
         self.touched.update(rows)

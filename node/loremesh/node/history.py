@@ -7,7 +7,7 @@ laid down in the checkpoint, compared by `replay --check`, and gone for a block 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +117,30 @@ class Tally:
         self._ensure(row + 1)
         self._alpha[row] += now[0] - was[0]
         self._beta[row] += now[1] - was[1]
+
+    def memo(self, row: int, context: int) -> list[float]:
+        """What is remembered of the block in that context; what remembering starts with where nothing is."""
+        slot = self._slot_of.get(row << CONTEXT_BITS | context)
+        if slot is None:
+            return [start for _, start in self._model.memory]
+        return [column[slot] for column in self._columns]
+
+    def put(self, row: int, context: int, memo: Sequence[float]) -> None:
+        """Remember this of the block in that context, whatever was remembered before."""
+        slot = self._slot(row << CONTEXT_BITS | context)
+        was = self._model.read([column[slot] for column in self._columns])
+        for column, value in zip(self._columns, memo, strict=True):
+            column[slot] = value
+        now = self._model.read(list(memo))
+        self._ensure(row + 1)
+        self._alpha[row] += now[0] - was[0]
+        self._beta[row] += now[1] - was[1]
+
+    def restart(self, row: int, context: int, alpha_fx: int, beta_fx: int) -> None:
+        """Remember no more of the block in that context than one outcome of that evidence would leave."""
+        memo = [start for _, start in self._model.memory]
+        self._model.learn(memo, alpha_fx, beta_fx)
+        self.put(row, context, memo)
 
     def drop(self, row: int) -> None:
         """Forget the block in every context."""

@@ -83,11 +83,19 @@ class FromFiles:
 
     def replace(self, row: int, source: int, alpha_fx: int, beta_fx: int) -> tuple[int, int]:
         """State all of a source's evidence without a context; how much that changed it."""
+        return self.state(row, source, 0, alpha_fx, beta_fx)
+
+    def state(self, row: int, source: int, context: int, alpha_fx: int, beta_fx: int) -> tuple[int, int]:
+        """State all of a source's evidence in a context, up to the bound that a register has too; how much
+        that changed it.
+        """
         mine = self.evidence.setdefault(row, {})
-        key = source << CONTEXT_BITS
+        key = source << CONTEXT_BITS | context
         alpha, beta = mine.get(key, (0, 0))
-        mine[key] = (alpha_fx, beta_fx)
-        return alpha_fx - alpha, beta_fx - beta
+        now_a = min(alpha_fx, MAX_FX)
+        now_b = min(beta_fx, MAX_FX - now_a)
+        mine[key] = (now_a, now_b)
+        return now_a - alpha, now_b - beta
 
     def of(self, row: int) -> list[tuple[int, int, int, int]]:
         """(source, context, α, β) of the block, α and β in fixed point."""

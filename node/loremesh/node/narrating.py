@@ -9,6 +9,7 @@ import msgspec
 from loremesh.crypto.peerid import peer_id
 from loremesh.node.errors import UsageError
 from loremesh.node.events import (
+    Aggregate,
     Forgot,
     HomeEvent,
     Import,
@@ -36,6 +37,9 @@ MAX_EVENTS: Final = 10_000
 
 AHEAD_MS: Final = 10 * 60 * 1000
 """A frame whose time is further ahead of its arrival is marked: its sender's clock is off (DESIGN §7)."""
+
+GONE: Final = {State.FORGOTTEN: "forgotten", State.AGGREGATED: "aggregated"}
+"""Own events of which nothing but the number is left, and how that is said."""
 
 Detail = dict[str, str | int | float | bool | list[str | float] | None]
 
@@ -77,7 +81,7 @@ def _seen(ground: Ground, row: LogRow) -> EventSeen:
         return EventSeen(row.n, "frame", "", head.hour, head.wall_ms, detail)
     block = ground.memory.block_hex(row.row) if row.kind is Kind.OWN else ""
     if row.payload is None:
-        return EventSeen(row.n, "forgotten" if row.state is State.FORGOTTEN else "damaged", block, 0.0, 0, {})
+        return EventSeen(row.n, GONE.get(row.state, "damaged"), block, 0.0, 0, {})
     event: OwnEvent | HomeEvent
     event = decode_own(row.payload) if row.kind is Kind.OWN else decode_home(row.payload)
     if isinstance(event, Imported):
@@ -101,8 +105,8 @@ def _detail(ground: Ground, event: OwnEvent | HomeEvent) -> Detail:
                 "why": event.why,
                 "who": event.who,
             }
-        case Forgot():
-            return {}
+        case Forgot() | Aggregate():
+            return _sum(event) if isinstance(event, Aggregate) else {}
         case ImportSource():
             return {"number": event.number, "name": event.name, "origin": event.origin.hex()}
         case Import():
@@ -123,6 +127,22 @@ def _detail(ground: Ground, event: OwnEvent | HomeEvent) -> Detail:
                 for name, value in msgspec.structs.asdict(event).items()
                 if name not in ("hour", "wall_ms")
             }
+
+
+def _sum(event: Aggregate) -> Detail:
+    """What an aggregate stands for, and what it came to."""
+    return {
+        "outcomes": event.outcomes,
+        "recalls": event.recalls,
+        "from_hour": event.first_hour,
+        "from_ms": event.first_ms,
+        "alpha": sum(event.alpha_fx) / ONE,
+        "beta": sum(event.beta_fx) / ONE,
+        "stability_h": event.stability_h,
+        "difficulty": event.difficulty,
+        "rules": event.forgetting,
+        "contexts": list(event.labels),
+    }
 
 
 def _plain(ground: Ground, name: str, value: object) -> str | int | float | bool | list[str | float] | None:

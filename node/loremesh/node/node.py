@@ -11,6 +11,7 @@ from typing import Final
 
 from loremesh.crypto.keystores import KeySource
 from loremesh.node import (
+    compacting,
     connecting,
     fits,
     forgetting,
@@ -42,6 +43,7 @@ from loremesh.node.ownstate import MAX_EPISODE_BLOCKS
 from loremesh.node.parts import Parts, Progress
 from loremesh.node.results import (
     Attributed,
+    Compaction,
     Consolidated,
     DecisionTaken,
     EventSeen,
@@ -83,6 +85,7 @@ class Node:
         self._administration = Administration(ground, sharing)
         self._limit = using.OutcomeLimit(ground.settings.memory.outcomes_per_hour)
         self._summarising = Summarising(ground)
+        self._limited = compacting.Limited(ground.store.position.n)
         self._consolidator: asyncio.Task[None] | None = None
 
     @classmethod
@@ -357,6 +360,21 @@ class Node:
         """Which blocks make episodes go well: regression of outcomes on who was present and the context."""
         return await judging.attributed(self._ground, context, limit, progress)
 
+    async def compact(
+        self,
+        *,
+        older_h: float = 0.0,
+        keep: int = compacting.KEEP,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Compaction:
+        """Let old outcomes and recalls give way to aggregates, which keep every number; the last `keep` of
+        each block stay, and those of the last `older_h` active hours.
+        """
+        return await compacting.compact(
+            self._ground, older_h=older_h, keep=keep, dry_run=dry_run, progress=progress
+        )
+
     async def fit(self, *, keep: bool = True, progress: Progress | None = None) -> FitReport:
         """Fit the forgetting model's weights to this home's log; used if later events bear them out."""
         return await fits.fit_rules(self._ground, keep=keep, progress=progress)
@@ -458,6 +476,7 @@ class Node:
         """Stop, write the checkpoint, and give the home up."""
         try:
             await self.stop()
+            await compacting.bounded_quietly(self._ground, self._limited)
         finally:
             await self._ground.close()
 

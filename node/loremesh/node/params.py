@@ -271,6 +271,14 @@ class Attribute(Params, frozen=True):
     budget: PageBudget = PAGE_TOKENS
 
 
+class Compact(Params, frozen=True):
+    """All outcomes and recalls but the last `keep` of each block, older than `older_h` active hours."""
+
+    older_h: Hours = 0.0
+    keep: Number = 100
+    dry_run: bool = False
+
+
 class DoctorFit(Params, frozen=True):
     """`dry_run` only tells; `revert` goes back to the published weights."""
 

@@ -321,6 +321,28 @@ class FitReport(msgspec.Struct, frozen=True):
     gain_at_least: float = 0.0
 
 
+class Compaction(msgspec.Struct, frozen=True):
+    """What compaction did, or with `dry_run` would do.
+
+    `aggregated` outcomes and recalls of `blocks` blocks gave way to aggregates. Rows are own events about
+    blocks that are left to read, `most_*` those of the block that has the most; bytes are those of the
+    database on disk (of a dry run: about, by the rows alone). `uneven`: blocks left alone because the log
+    says something else than what is in use. `note`: what is lost with the rows.
+    """
+
+    dry_run: bool
+    blocks: int
+    aggregated: int
+    rows_before: int
+    rows_after: int
+    most_before: int
+    most_after: int
+    bytes_before: int
+    bytes_after: int
+    uneven: int = 0
+    note: str = ""
+
+
 class WorthSeen(msgspec.Struct, frozen=True):
     """A block's worth: what its own first-hand outcomes say, in one context or in all (`context` null).
 

@@ -55,6 +55,9 @@ class Step(Protocol):
 Touch = Callable[[Past, float], None]
 """(past, hour): the block was learned or rated at that active hour."""
 
+Resume = Callable[[Past, float], None]
+"""(past, stability_h): a block that nothing is remembered of has come to that stability by another model."""
+
 Curve = Callable[[float, float], float]
 """(elapsed, stability), one unit of time → R in [0, 1]."""
 
@@ -110,6 +113,7 @@ class RuleSet(msgspec.Struct, frozen=True):
     reweighted: Callable[[tuple[float, ...]], RuleSet] | None = None
     history: tuple[tuple[str, float], ...] = ()
     touch: Touch | None = None
+    resume: Resume | None = None
     utility: Utility = BETA
 
 

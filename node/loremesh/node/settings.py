@@ -41,6 +41,7 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: str = "fsrs5"
     diversity: Fraction = 0.1
     base_rates: dict[str, Fraction] = {}
+    events_per_block: Annotated[int, msgspec.Meta(ge=50, le=100_000_000)] = 2_000
     outcomes_per_hour: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] = 100_000
 
 

@@ -38,7 +38,8 @@ def sm2(weights: tuple[float, ...] = WEIGHTS) -> RuleSet:
 
     The grade is 5·`signal`; between whole grades everything lies between the neighbours' (S geometrically),
     and `fraction` goes that part of the way. Elapsed time plays no part. There is no difficulty beside the
-    E-Factor: D stays.
+    E-Factor: D stays. A block that another model brought up to S goes on after the longest of the first two
+    intervals that S reaches.
     """
     first_h, second_h, easiness_at_first = weights[0] * HOURS_PER_DAY, weights[1] * HOURS_PER_DAY, weights[2]
 
@@ -63,6 +64,9 @@ def sm2(weights: tuple[float, ...] = WEIGHTS) -> RuleSet:
         moved = stability_h * math.exp(fraction * shift)
         return min(max(moved, MIN_STABILITY_H), MAX_STABILITY_H), difficulty
 
+    def resume(past: Past, stability_h: float) -> None:
+        past[REPETITIONS] = 2.0 if stability_h >= second_h else 1.0 if stability_h >= first_h else 0.0
+
     return RuleSet(
         "sm2",
         step,
@@ -71,6 +75,7 @@ def sm2(weights: tuple[float, ...] = WEIGHTS) -> RuleSet:
         (Free(0, 0.1, 10.0), Free(1, 0.5, 60.0), Free(2, MIN_EASINESS, 5.0)),
         sm2,
         (("repetitions", 0.0), ("easiness", easiness_at_first)),
+        resume=resume,
     )
 
 

@@ -18,6 +18,7 @@ from loremesh.node.paging import whole_items
 from loremesh.node.params import (
     Archive,
     Attribute,
+    Compact,
     Confirm,
     Connect,
     Consolidate,
@@ -49,6 +50,7 @@ from loremesh.node.params import (
 )
 from loremesh.node.results import (
     Attributed,
+    Compaction,
     Consolidated,
     DecisionTaken,
     EventSeen,
@@ -199,6 +201,10 @@ async def _attribute(node: Node, p: Attribute, progress: Progress | None) -> Att
     return msgspec.structs.replace(told, found=whole_items(told.found, p.budget))
 
 
+async def _compact(node: Node, p: Compact, progress: Progress | None) -> Compaction:
+    return await node.compact(older_h=p.older_h, keep=p.keep, dry_run=p.dry_run, progress=progress)
+
+
 async def _doctor_fit(node: Node, p: DoctorFit, progress: Progress | None) -> FitReport:
     if p.dry_run and p.revert:
         raise UsageError("dry_run and revert exclude one another", "give one of them, or neither")
@@ -300,6 +306,9 @@ RESTORE: Final = Verb("restore", "Put a block back into recall.", Restore, Decis
 ATTRIBUTE: Final = Verb(
     "attribute", "Which blocks make episodes go well.", Attribute, Attributed, _attribute, long=True
 )
+COMPACT: Final = Verb(
+    "compact", "Let old outcomes give way to sums of them.", Compact, Compaction, _compact, long=True
+)
 DOCTOR_FIT: Final = Verb(
     "doctor_fit", "Fit the forgetting model to the log.", DoctorFit, FitReport, _doctor_fit, long=True
 )
@@ -360,6 +369,7 @@ VERBS: Final[Mapping[str, Verb[Any, Any]]] = {
         REVISE,
         RESTORE,
         ATTRIBUTE,
+        COMPACT,
         DOCTOR_FIT,
         FRAMES,
         DOCTOR_RECALIBRATE,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loremesh.node.events import (
+    Compacted,
     Event,
     Fitted,
     Forgot,
@@ -42,6 +43,7 @@ NOT_TOLD: set[type[Event]] = {
     Fitted,
     Recalibrated,
     Summarise,
+    Compacted,
 }
 """Wrappers, whose inside is told; what stands in the lines themselves; what is this home's alone; and
 summaries, which a home makes again from the blocks."""
@@ -97,6 +99,32 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "others": st.lists(st.integers(0, 9), unique=True, min_size=3, max_size=3).map(tuple),
         "weights_fx": st.tuples(unit_fx, unit_fx, unit_fx),
         "looked": st.booleans(),
+    },
+    "aggregate": {
+        "outcomes": st.integers(0, 2**32 - 1),
+        "recalls": st.integers(0, 2**32 - 1),
+        "first_hour": hours,
+        "first_ms": walls,
+        "positives": st.integers(0, 2**32 - 1),
+        "negatives": st.integers(0, 2**32 - 1),
+        "stability_h": st.floats(0, 1e5),
+        "difficulty": st.floats(1, 10),
+        "published_stability_h": st.floats(0, 1e5),
+        "published_difficulty": st.floats(1, 10),
+        "t_last_h": hours,
+        "forgetting": lines,
+        "utility": lines,
+        "history": st.lists(hours, max_size=11).map(tuple),
+        "incarnations": st.tuples(episodes, episodes, episodes),
+        "contexts": st.just(("", "deploy", "deploy")),
+        "alpha_fx": st.tuples(fx, fx, fx),
+        "beta_fx": st.tuples(fx, fx, fx),
+        "register_stability_h": st.tuples(*[st.floats(0, 1e5)] * 3),
+        "versions": st.tuples(*[st.integers(0, 2**53)] * 3),
+        "stamps_h": st.tuples(hours, hours, hours),
+        "labels": st.just(("", "deploy")),
+        "recent": st.tuples(hours, hours, hours, hours),
+        "tally": st.one_of(st.just(()), st.tuples(hours, hours)),
     },
     "counted": {
         "prior_a_fx": fx,

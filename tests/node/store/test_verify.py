@@ -47,7 +47,7 @@ def names(found: Verified) -> list[str]:
 async def test_a_sound_home_has_no_faults_and_is_counted(tmp_path: Path) -> None:
     """Rows by what became of them, and blocks."""
     found = await verified(await eventful_home(tmp_path))
-    assert found == Verified(16, 12, 1, 1, 2, 5, [], 0)
+    assert found == Verified(16, 12, 1, 1, 2, 0, 0, 5, [], 0)
 
 
 SWAP_ROWS = (

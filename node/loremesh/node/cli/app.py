@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from loremesh.node.cli import (
+    compact_command,
     doctor_commands,
     exchange_commands,
     judging_commands,
@@ -65,6 +66,7 @@ COMMANDS: Final[Sequence[tuple[Callable[..., None], dict[str, Any]]]] = (
     (judging_commands.restore, {}),
     (judging_commands.revise, {}),
     (memory_commands.forget, {}),
+    (compact_command.compact, {"context_settings": NEGATIVE_NUMBERS}),
     (exchange_commands.export, {}),
     (exchange_commands.import_, {"name": "import"}),
     (node_commands.status, {}),

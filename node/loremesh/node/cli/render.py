@@ -310,10 +310,26 @@ def events(out: Console, results: Sequence[EventSeen]) -> None:
     if not results:
         say(out, "no events")
     for event in results:
-        detail = " ".join(f"{name}={_value(value)}" for name, value in event.detail.items())
+        detail = _aggregate(event) if event.kind == "aggregate" else _details(event)
         block = event.block[:SHORT_ID]
         when = f"{_time(event.wall_ms)}  h {event.hour:9.3f}"
         say(out, f"{event.n:>6}  {when}  {event.kind:<11} {block:<12}  {detail}")
+
+
+def _details(event: EventSeen) -> str:
+    return " ".join(f"{name}={_value(value)}" for name, value in event.detail.items())
+
+
+def _aggregate(event: EventSeen) -> str:
+    """What an aggregate stands for, and what it came to."""
+    told = event.detail
+    since = told["from_ms"]
+    return (
+        f"{told['outcomes']:,} outcomes and {told['recalls']:,} recalls "
+        f"from {_time(since if isinstance(since, int) else 0)} to {_time(event.wall_ms)}: "
+        f"alpha={_value(told['alpha'])} beta={_value(told['beta'])} "
+        f"S={_value(told['stability_h'])} h D={_value(told['difficulty'])}"
+    )
 
 
 def replayed(out: Console, result: Replayed) -> None:

@@ -21,7 +21,7 @@ MAX_HOUR: Final = 1e9
 MAX_WALL_MS: Final = 253_402_300_799_999
 """The end of the year 9999, UTC."""
 
-Detail = dict[str, bool | int | float | str | list[str | float] | None]
+Detail = dict[str, bool | int | float | str | list[str | int | float] | None]
 """What an event holds besides its time: numbers in plain units, ids in hex."""
 
 Hour = Annotated[float, msgspec.Meta(ge=-MAX_HOUR, le=MAX_HOUR, description="a number of hours")]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from loremesh.node import evidence
+from loremesh.node.aggregates import moved
 from loremesh.node.events import (
+    Aggregate,
     Connect,
     Counted,
     Event,
@@ -207,6 +209,8 @@ class _Taking:
             return
         if isinstance(told, Counted) and told.exact:
             self._withdraw_estimates(source, row, told)
+        if isinstance(told, Aggregate):
+            told = moved(told, self._shift_h, self._hour, self._own.rules)
         told = self._within_bounds(row, told)
         self._count("events_new")
         self._last[source, row] = line.n
@@ -247,10 +251,11 @@ class _Taking:
 
     def _within_bounds(self, row: int, told: Told) -> Told:
         """The event as this home can hold it: tags up to the bound; contexts while there is room for them."""
-        if isinstance(told, Outcome) and told.context:
-            self._labels.add(told.context)
+        if isinstance(told, Outcome | Aggregate):
+            labels = (told.context,) if isinstance(told, Outcome) else told.labels
+            self._labels.update(filter(None, labels))
             if not self._own.contexts.room_for(self._labels):
-                raise InvalidInput("context", f"{told.context!r} is one too many for this home")
+                raise InvalidInput("context", f"{labels[-1]!r} is one too many for this home")
         if isinstance(told, Learn | Share) and told.tags and row != UNKNOWN_ROW:
             here = self._own.tags.get(row, ())
             count = self._tagged.get(row, len(here))

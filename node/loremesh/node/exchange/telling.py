@@ -17,6 +17,7 @@ from loremesh.node.events import (
     EPISODE_BYTES,
     PEER_BYTES,
     SPACE_BYTES,
+    Aggregate,
     Archive,
     Connect,
     Consolidate,
@@ -34,6 +35,7 @@ from loremesh.node.events import (
     Trust,
 )
 from loremesh.node.exchange.lines import Detail
+from loremesh.node.exchange.sums import MAX_VERSION, check_aggregate
 from loremesh.node.frames import MAX_FRAME_NAME
 from loremesh.node.params import MAX_HITS
 from loremesh.sync.content import context_label
@@ -53,6 +55,7 @@ Told = (
     | Revise
     | Deprecate
     | Restore
+    | Aggregate
     | Counted
     | Trust
 )
@@ -70,17 +73,19 @@ KINDS: Final[dict[str, type[Told]]] = {
     "revise": Revise,
     "deprecate": Deprecate,
     "restore": Restore,
+    "aggregate": Aggregate,
     "counted": Counted,
     "trust": Trust,
 }
 NAMES: Final = {kind: name for name, kind in KINDS.items()}
 TIME: Final = ("hour", "wall_ms")
+HERE: Final = frozenset(("decided_ms", "decided_by", "decided_a_fx", "decided_b_fx"))
+"""Fields that matter where the event was made only: first-hand evidence at decisions of that home."""
 ROW: Final = "other"
 """The one field that holds a row."""
 ROWS: Final = "others"
 """The one field that holds rows."""
 MAX_SPACES: Final = MAX_HITS
-MAX_VERSION: Final = 2**53
 MISSING: Final = object()
 Read = Callable[[str, object], object]
 """(name, value in the line) → value of the field; raises InvalidInput."""
@@ -99,7 +104,7 @@ def tell(event: Told, id_of: Callable[[int], bytes]) -> tuple[str, Detail]:
     """The event's kind and what it holds besides its time."""
     detail: Detail = {}
     for name in type(event).__struct_fields__:
-        if name in TIME:
+        if name in TIME or name in HERE:
             continue
         value = getattr(event, name)
         if name.endswith("_fx"):
@@ -182,13 +187,8 @@ def _check(event: Told) -> None:
                 _mass(event.alpha_fx + event.beta_fx)
             check_line("why", event.why, evidence.MAX_WHY_CHARACTERS)
             check_line("who", event.who, evidence.MAX_NAME_CHARACTERS)
-        case Counted():
-            _mass(event.alpha_fx + event.beta_fx)
-            _mass(event.prior_a_fx + event.prior_b_fx)
-            _finite("stability_h", event.stability_h)
-            if event.rating >= 0.0:
-                _unit("rating", event.rating)
-            _finite("rating", event.rating)
+        case Counted() | Aggregate():
+            _stated(event)
         case Trust():
             _unit("value", event.value_fx / ONE)
             check_line("why", event.why, evidence.MAX_WHY_CHARACTERS)
@@ -197,7 +197,19 @@ def _check(event: Told) -> None:
                 raise InvalidInput("peer", f"has {len(event.peer)} bytes; it must have {PEER_BYTES}")
 
 
-def _plain(value: object) -> bool | int | float | str | list[str | float] | None:
+def _stated(event: Counted | Aggregate) -> None:
+    if isinstance(event, Aggregate):
+        check_aggregate(event)
+        return
+    _mass(event.alpha_fx + event.beta_fx)
+    _mass(event.prior_a_fx + event.prior_b_fx)
+    _finite("stability_h", event.stability_h)
+    if event.rating >= 0.0:
+        _unit("rating", event.rating)
+    _finite("rating", event.rating)
+
+
+def _plain(value: object) -> bool | int | float | str | list[str | int | float] | None:
     match value:
         case FrameName():
             return value.name.lower()
@@ -206,7 +218,7 @@ def _plain(value: object) -> bool | int | float | str | list[str | float] | None
         case bytes():
             return value.hex()
         case tuple():
-            return [one.hex() if isinstance(one, bytes) else str(one) for one in value]
+            return [one.hex() if isinstance(one, bytes) else one for one in value]
         case _:
             raise TypeError(f"an event holds a {type(value).__name__}, which no line can")
 
@@ -215,10 +227,8 @@ def _reader(name: str, hint: object) -> Read | None:
     """How a field of this name and type is read from a line; None for rows, which the caller finds."""
     if name in (ROW, ROWS):
         return None
-    if hint == tuple[int, ...]:
-        return _masses_fx
     if name.endswith("_fx"):
-        return _mass_fx
+        return _mass_fx if hint is int else _masses_fx
     for kind, read in (
         (bytes, _some_bytes),
         (float, _number),
@@ -228,6 +238,8 @@ def _reader(name: str, hint: object) -> Read | None:
         (bool, _exactly(bool)),
         (tuple[str, ...], _texts),
         (tuple[bytes, ...], _ids),
+        (tuple[int, ...], _counts),
+        (tuple[float, ...], _numbers),
     ):
         if hint == kind:
             return read
@@ -247,17 +259,30 @@ def _mass_fx(name: str, value: object) -> int:
     return to_fx(_number(name, value), name)
 
 
-def _masses_fx(name: str, value: object) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise InvalidInput(name, f"is {str(value)[:80]!r}; it must be a list of numbers")
-    return tuple(_mass_fx(name, one) for one in value)
-
-
 def _distinct(name: str, value: object) -> tuple[bytes, ...]:
     ids = tuple(_bytes(name, one, 32) for one in _texts(name, value))
     if len(set(ids)) < len(ids):
         raise InvalidInput(name, "names a block twice")
     return ids
+
+
+def _list(name: str, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise InvalidInput(name, f"is {str(value)[:80]!r}; it must be a list of numbers")
+    return value
+
+
+def _masses_fx(name: str, value: object) -> tuple[int, ...]:
+    return tuple(_mass_fx(name, one) for one in _list(name, value))
+
+
+def _numbers(name: str, value: object) -> tuple[float, ...]:
+    return tuple(_number(name, one) for one in _list(name, value))
+
+
+def _counts(name: str, value: object) -> tuple[object, ...]:
+    whole = _exactly(int)
+    return tuple(whole(name, one) for one in _list(name, value))
 
 
 def _frame(name: str, value: object) -> FrameName:
@@ -354,7 +379,7 @@ def _fields(kind: type[Told]) -> tuple[_Field, ...]:
     return tuple(
         _Field(name, name.removesuffix("_fx"), _reader(name, hints[name]), field.default)
         for name, field in ((field.name, field) for field in msgspec.structs.fields(kind))
-        if name not in TIME
+        if name not in TIME and name not in HERE
     )
 
 

@@ -15,7 +15,7 @@ from loremesh.crypto.atrest import seal_block
 from loremesh.node.store.blocks import KEYED_BLOCK
 from loremesh.node.store.errors import UnknownRow
 from loremesh.node.store.ledger import Draft, Ledger, seal_forgotten
-from loremesh.node.store.log import CUT_BODY, GONE_LABEL, RawRow, new_erasable, raw_rows_at
+from loremesh.node.store.log import CUT_BODY, EVENT_LEFT, GONE_LABEL, RawRow, new_erasable, raw_rows_at
 from loremesh.node.store.schema import ERASED_KEY, gone_place, tally_block, tally_changed, tally_forgotten
 from loremesh.node.store.staging import forget_staged
 from loremesh.node.store.values import Cut, Kind, State
@@ -31,10 +31,12 @@ def forget_block(connection: sqlite3.Connection, ledger: Ledger, draft: Draft, r
         raise UnknownRow(f"there is no block in row {row}", "It may have been forgotten before")
     _, slot, kid, wrapped, content = found
     events = connection.execute(
-        "SELECT n, digest FROM log WHERE kind = 1 AND ref = ? AND state = 0", (row,)
+        f"SELECT n, state, body, digest FROM log WHERE {EVENT_LEFT} AND ref = ?", (row,)
     ).fetchall()
-    for n, digest in events:
-        _leave_token(connection, ledger, draft, n, Kind.OWN, row, None, State.FORGOTTEN, digest)
+    for n, state, body, digest in events:
+        if state == State.AGGREGATE:
+            draft.changed -= tally_changed(draft.tally_key, n, state, body)
+        leave_token(connection, ledger, draft, n, Kind.OWN, row, None, State.FORGOTTEN, digest)
     _erase_slots(connection, (slot,))
     connection.execute("DELETE FROM embedding WHERE row = ?", (row,))
     forget_staged(connection, row)
@@ -78,7 +80,7 @@ def prune_frames(connection: sqlite3.Connection, ledger: Ledger, draft: Draft, n
             continue
         ref, number, slot = _frame(raw)
         _leave_sum(draft, raw)
-        _leave_token(connection, ledger, draft, raw.n, Kind.FRAME, ref, number, State.PRUNED, raw.digest)
+        leave_token(connection, ledger, draft, raw.n, Kind.FRAME, ref, number, State.PRUNED, raw.digest)
         connection.execute("UPDATE log SET slot = NULL WHERE n = ?", (raw.n,))
         _erase_slots(connection, (slot,))
         pruned += 1
@@ -96,7 +98,7 @@ def _leave_sum(draft: Draft, raw: RawRow) -> None:
         draft.changed -= tally_changed(draft.tally_key, raw.n, raw.state, raw.body)
 
 
-def _leave_token(
+def leave_token(
     connection: sqlite3.Connection,
     ledger: Ledger,
     draft: Draft,
@@ -106,11 +108,12 @@ def _leave_token(
     number: int | None,
     state: State,
     digest: bytes,
-) -> None:
-    """In place of the body stays the proof that it was taken away by whoever has the home's keys."""
+) -> bytes:
+    """In place of the body stays the proof that it was taken away by whoever has the home's keys: this."""
     token = ledger.keys.seal_home(GONE_LABEL, b"", gone_place(n, kind, ref, number, state, digest))
     connection.execute("UPDATE log SET state = ?, body = ? WHERE n = ?", (state, token, n))
     draft.changed += tally_changed(draft.tally_key, n, state, token)
+    return token
 
 
 def _erase_slots(connection: sqlite3.Connection, slots: Iterable[int]) -> None:

@@ -27,13 +27,16 @@ from loremesh.node.store.values import (
     StoredFrame,
 )
 
-EVENT, FRAME_BODY, CUT_BODY = "event", "frame-body", "cut-body"
+EVENT, AGGREGATE_BODY, FRAME_BODY, CUT_BODY = "event", "aggregate", "frame-body", "cut-body"
 HOME_LABEL, HEADER_LABEL, GONE_LABEL = "event", "frame-header", "gone"
 BATCH_BYTES = 4 << 20
 """Sealed bytes read at a time: frames are up to 256 KiB, and memory is bounded."""
 BATCH_ROWS = 4096
 APPEND_ROWS_MAX = 65_536
 """Rows of one append: one transaction, all of it in memory."""
+
+EVENT_LEFT = f"log.kind = {Kind.OWN} AND log.state <> {State.FORGOTTEN} AND log.state <> {State.AGGREGATED}"
+"""In the words of the index `log_event`, so that it is used."""
 
 _ROW = (
     "SELECT log.n, log.kind, log.ref, log.number, log.slot, log.state, log.header, log.body, log.digest,"
@@ -198,9 +201,12 @@ def raw_rows_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> Itera
 def events_of(
     connection: sqlite3.Connection, ledger: Ledger, row: int, after: int, limit: int
 ) -> list[LogRow]:
-    """At most `limit` own events about the block in `row`, behind log row `after`, ascending."""
+    """At most `limit` own events about the block in `row`, behind log row `after`, ascending.
+
+    Those that are gone (forgotten, or an aggregate stands for them) are left out: the index leads past them.
+    """
     found = connection.execute(
-        f"{_ROW} WHERE log.kind = 1 AND log.ref = ? AND log.n > ? ORDER BY log.n LIMIT ?", (row, after, limit)
+        f"{_ROW} WHERE {EVENT_LEFT} AND log.ref = ? AND log.n > ? ORDER BY log.n LIMIT ?", (row, after, limit)
     ).fetchall()
     return [open_row(ledger, RawRow._make(raw)) for raw in found]
 
@@ -208,9 +214,22 @@ def events_of(
 def newest_of(connection: sqlite3.Connection, ledger: Ledger, row: int, limit: int) -> list[LogRow]:
     """The last `limit` own events about the block in `row`, newest first."""
     found = connection.execute(
-        f"{_ROW} WHERE log.kind = 1 AND log.ref = ? ORDER BY log.n DESC LIMIT ?", (row, limit)
+        f"{_ROW} WHERE {EVENT_LEFT} AND log.ref = ? ORDER BY log.n DESC LIMIT ?", (row, limit)
     ).fetchall()
     return [open_row(ledger, RawRow._make(raw)) for raw in found]
+
+
+def home_events(connection: sqlite3.Connection, ledger: Ledger, after: int) -> list[LogRow]:
+    """Every event about no block behind log row `after`, ascending."""
+    found = connection.execute(f"{_ROW} WHERE log.kind = 2 AND log.n > ? ORDER BY log.n", (after,)).fetchall()
+    return [open_row(ledger, RawRow._make(raw)) for raw in found]
+
+
+def event_counts(connection: sqlite3.Connection, ledger: Ledger, above: int) -> list[tuple[int, int]]:
+    """(block row, own events that are left) of the blocks with more than `above`, by row."""
+    return connection.execute(
+        f"SELECT ref, count(*) FROM log WHERE {EVENT_LEFT} GROUP BY ref HAVING count(*) > ?", (above,)
+    ).fetchall()
 
 
 def frames_of(
@@ -300,6 +319,8 @@ _FORMS = {
     for form in (
         _Form(Kind.OWN, State.WHOLE, (False, True, True, True, False)),
         _Form(Kind.OWN, State.FORGOTTEN, (False, True, True, True, False)),
+        _Form(Kind.OWN, State.AGGREGATE, (False, True, True, True, False)),
+        _Form(Kind.OWN, State.AGGREGATED, (False, True, True, True, False)),
         _Form(Kind.HOME, State.WHOLE, (True, True, True, True, False)),
         _Form(Kind.FRAME, State.WHOLE, (False, False, False, False, False)),
         _Form(Kind.FRAME, State.CUT, (False, False, False, False, False)),
@@ -318,7 +339,7 @@ def _misfit(kind: int, state: int) -> str:
 
 def _opened_body(ledger: Ledger, raw: RawRow, kind: Kind, state: State) -> bytes | None:
     body, keys = raw.body or b"", ledger.keys
-    if state in (State.PRUNED, State.FORGOTTEN):
+    if state in (State.PRUNED, State.FORGOTTEN, State.AGGREGATED):
         keys.open_home(
             GONE_LABEL, body, gone_place(raw.n, raw.kind, raw.ref, raw.number, raw.state, raw.digest)
         )
@@ -333,14 +354,20 @@ def _opened_body(ledger: Ledger, raw: RawRow, kind: Kind, state: State) -> bytes
                 raise Damaged(f"log row {raw.n}", f"its block (row {row}) is missing")
             key = _unwrapped(ledger, raw, raw.block_slot)
             ledger.remember_keys({row: key})
+        if state is State.AGGREGATE:
+            return _with_digest(raw, open_block(key, AGGREGATE_BODY, row, body, raw.n))
         return open_block(key, EVENT, row, body, raw.n)
     key = _unwrapped(ledger, raw, raw.slot or 0)
     if state is State.CUT:
-        cut = open_block(key, CUT_BODY, raw.n, body, raw.ref or 0, raw.number or 0)
-        if cut[:HASH_BYTES] != raw.digest:
-            raise Damaged(f"log row {raw.n}", "its digest was altered after its body was cut")
-        return cut[HASH_BYTES:]
+        return _with_digest(raw, open_block(key, CUT_BODY, raw.n, body, raw.ref or 0, raw.number or 0))
     return open_block(key, FRAME_BODY, raw.n, body, raw.ref or 0, raw.number or 0)
+
+
+def _with_digest(raw: RawRow, body: bytes) -> bytes:
+    """A body that came in the place of another, and names that one's digest."""
+    if body[:HASH_BYTES] != raw.digest:
+        raise Damaged(f"log row {raw.n}", "its digest was altered after its body was replaced")
+    return body[HASH_BYTES:]
 
 
 def _unwrapped(ledger: Ledger, raw: RawRow, slot: int) -> bytes:

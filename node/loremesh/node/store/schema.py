@@ -36,7 +36,8 @@ CREATE TABLE model (no INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE feed (no INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE log (n INTEGER PRIMARY KEY, kind INTEGER NOT NULL, ref INTEGER, number INTEGER, slot INTEGER,
                   state INTEGER NOT NULL, header BLOB, body BLOB, digest BLOB NOT NULL);
-CREATE INDEX log_event ON log (ref) WHERE kind = 1;
+CREATE INDEX log_event ON log (ref) WHERE kind = 1 AND state <> 3 AND state <> 5;
+CREATE INDEX log_home ON log (kind) WHERE kind = 2;
 CREATE UNIQUE INDEX log_frame ON log (ref, number) WHERE kind = 3;
 CREATE TABLE forgotten (row INTEGER PRIMARY KEY, kid BLOB NOT NULL, mark BLOB NOT NULL);
 CREATE TABLE record (kid BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;

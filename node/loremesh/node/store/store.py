@@ -21,7 +21,7 @@ from loremesh.crypto.atrest import HomeKeys
 from loremesh.node.home import HomePaths
 from loremesh.node.store import blocks as block_rows
 from loremesh.node.store import checkpoint as checkpoints
-from loremesh.node.store import erase, log, staging, verify
+from loremesh.node.store import compact, erase, log, staging, verify
 from loremesh.node.store.database import Database, create_database, empty_wal, open_database
 from loremesh.node.store.errors import Damaged, ErasureUnfinished, StoreError, UnsafeFilesystem
 from loremesh.node.store.filesystem import shared_filesystem
@@ -40,6 +40,7 @@ from loremesh.node.store.records import put_records, read_record, read_records
 from loremesh.node.store.schema import RUNNING_START
 from loremesh.node.store.values import (
     BlockBatch,
+    Compacted,
     Cut,
     Feed,
     FeedPosition,
@@ -47,6 +48,7 @@ from loremesh.node.store.values import (
     NewBlock,
     NewRow,
     Position,
+    Replaced,
     StoredFrame,
     Verified,
 )
@@ -368,6 +370,55 @@ class Store:
             return events
 
         return await self._erase(work)
+
+    async def home_events(self, after: int = 0) -> list[LogRow]:
+        """Every event about no block behind log row `after`, ascending. Raises Damaged."""
+        return await self._run(log.home_events, after)
+
+    async def event_counts(self, above: int = 0) -> list[tuple[int, int]]:
+        """(block row, own events left) of the blocks that have more than `above` of them."""
+        return await self._run(log.event_counts, above)
+
+    async def compact(
+        self, replaced: Sequence[Replaced], gone: Sequence[int] = (), rows: Sequence[NewRow] = ()
+    ) -> Compacted:
+        """Put aggregates in the place of own events, take away those that they stand for, and append `rows`.
+
+        Number and digest stay, and so does the running hash: a checkpoint is worth as much as before. Events
+        that are gone already, or whose block was forgotten, are passed over.
+        Raises UnknownRow, ValueError (a row that is no own event), DiskFull, ReadOnlyHome.
+        """
+
+        def work(connection: sqlite3.Connection) -> Compacted:
+            with transaction(connection, self._ledger) as draft:
+                done = compact.replace_events(connection, self._ledger, draft, replaced)
+                more = compact.take_away(connection, self._ledger, draft, gone)
+                if rows:
+                    log.append_rows(connection, self._ledger, draft, rows)
+            return Compacted(done.events + more.events, done.freed_bytes + more.freed_bytes)
+
+        return await self._database.run(work)
+
+    async def return_space(self) -> None:
+        """Write the database anew without its holes (VACUUM), and cut the write-ahead log to nothing.
+
+        It takes as much memory and free disk as the database is large afterwards. Raises DiskFull, and
+        nothing has changed then.
+        """
+
+        def work(connection: sqlite3.Connection) -> None:
+            if self._ledger.salvage:
+                raise Damaged("the home", "it was opened to read what is left; nothing can be written to it")
+            connection.execute("VACUUM")
+            empty_wal(connection)
+
+        await self._database.run(work)
+
+    def size_bytes(self) -> int:
+        """Bytes of the database and its write-ahead log on disk."""
+        path = self.paths.database
+        files = (path, path.with_name(path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def forgotten_mark(self, block_id: bytes) -> bytes | None:
         """The mark left when this block was (last) forgotten; None when it never was."""

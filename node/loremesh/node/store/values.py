@@ -25,7 +25,8 @@ class State(enum.IntEnum):
     """What became of a log row after it was written. Number and digest stay in every state.
 
     a frame: WHOLE ─ rewrite ─▶ CUT ─ prune ─▶ PRUNED, or WHOLE ─ prune ─▶ PRUNED
-    an own event: WHOLE ─ forget ─▶ FORGOTTEN
+    an own event: WHOLE ─ compact ─▶ AGGREGATE ─ compact ─▶ AGGREGATED, or WHOLE ─ compact ─▶ AGGREGATED,
+    and WHOLE or AGGREGATE ─ forget ─▶ FORGOTTEN
     """
 
     WHOLE = 0
@@ -35,6 +36,10 @@ class State(enum.IntEnum):
     """A frame's header alone."""
     FORGOTTEN = 3
     """An own event whose block was forgotten: nothing but number and digest."""
+    AGGREGATE = 4
+    """An own event in whose place stands what it and others of its block before it came to."""
+    AGGREGATED = 5
+    """An own event that an aggregate stands for: nothing but number and digest."""
     DAMAGED = 9
     """Never stored: what `scan(salvage=True)` gives in place of a row that cannot be opened."""
 
@@ -97,7 +102,7 @@ class LogRow(msgspec.Struct, frozen=True):
     number: int
     header: bytes
     payload: bytes | None
-    """None when PRUNED, FORGOTTEN or DAMAGED."""
+    """None when PRUNED, FORGOTTEN, AGGREGATED or DAMAGED."""
 
 
 class StoredFrame(msgspec.Struct, frozen=True):
@@ -137,6 +142,20 @@ class Cut(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+class Replaced(msgspec.Struct, frozen=True):
+    """In place of the own event in log row `n` this aggregate shall stand."""
+
+    n: int
+    payload: bytes
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What compaction did: own events that are gone, and how much smaller the rows are."""
+
+    events: int
+    freed_bytes: int
+
+
 class Position(msgspec.Struct, frozen=True):
     """A place in the log: its last row's number, the running hash there, and how often something was erased.
 
@@ -163,6 +182,8 @@ class Verified(msgspec.Struct, frozen=True):
     cut: int
     pruned: int
     forgotten: int
+    aggregates: int
+    aggregated: int
     blocks: int
     faults: list[Fault]
     more_faults: int

@@ -102,6 +102,8 @@ def verify(connection: sqlite3.Connection, ledger: Ledger) -> Verified:
         cut=states[State.CUT],
         pruned=states[State.PRUNED],
         forgotten=states[State.FORGOTTEN],
+        aggregates=states[State.AGGREGATE],
+        aggregated=states[State.AGGREGATED],
         blocks=blocks,
         faults=found.faults,
         more_faults=found.beyond,
