@@ -16,10 +16,10 @@ import msgspec
 import structlog
 
 from loremesh.node.compaction import Plan, Row, Rule, plan
-from loremesh.node.events import Compacted, HomeEvent, decode_home, decode_own, encode
+from loremesh.node.events import Aggregate, Compacted, HomeEvent, decode_home, decode_own, encode
 from loremesh.node.ground import Ground
 from loremesh.node.parts import Progress
-from loremesh.node.results import Compaction
+from loremesh.node.results import Compaction, Summed
 from loremesh.node.store.errors import DiskFull, StoreError
 from loremesh.node.store.store import Store
 from loremesh.node.store.values import HomeEvent as HomeRow
@@ -132,6 +132,15 @@ async def keep_bounded(ground: Ground, limited: Limited) -> int:
     limited.in_vain = {row: run.left.get(row, crowded[row]) + stride for row in due}
     log.info("compacted", blocks=run.blocks, events=run.aggregated)
     return run.blocks
+
+
+async def summed(ground: Ground, row: int) -> Summed | None:
+    """What is there of the block in sum only, None where nothing is. Inside `exclusive` only."""
+    payload = await ground.store.aggregate(row)
+    event = None if payload is None else decode_own(payload)
+    if not isinstance(event, Aggregate):
+        return None
+    return Summed(event.outcomes, event.recalls, event.first_ms, event.wall_ms)
 
 
 async def bounded_quietly(ground: Ground, limited: Limited) -> None:

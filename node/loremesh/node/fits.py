@@ -105,7 +105,8 @@ async def fit_rules(
 
     blocks = await ground.exclusive(read)
     if not enough(blocks):
-        return _too_few(name, rules, len(judged_outcomes(blocks)))
+        too_few = _too_few(name, rules, len(judged_outcomes(blocks)))
+        return msgspec.structs.replace(too_few, aggregates=_in_sum(blocks))
     loop = asyncio.get_running_loop()
 
     def told(done: int, total: int) -> None:
@@ -116,7 +117,7 @@ async def fit_rules(
     kept = keep and found.better
     if kept:
         await _take_up(ground, name, found.weights, found, who)
-    return _report(name, rules, found, kept, keep)
+    return msgspec.structs.replace(_report(name, rules, found, kept, keep), aggregates=_in_sum(blocks))
 
 
 async def revert_fit(ground: Ground, *, who: str = WHO) -> FitReport:
@@ -196,6 +197,11 @@ def _one(own: OwnState, n: int, row: int, event: OwnEvent) -> Happened | None:
         return None
     raised = columns.stability_h[row] > stability_h
     return Happened(n, columns.t_last_h[row], 0.0, None, raised=raised)
+
+
+def _in_sum(blocks: list[list[Happened]]) -> int:
+    """Blocks that begin with what earlier outcomes came to."""
+    return sum(any(event.stands is not None for event in block) for block in blocks)
 
 
 def _newest(blocks: list[list[Happened]]) -> list[list[Happened]]:

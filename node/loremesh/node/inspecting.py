@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from loremesh.node import neighbours
+from loremesh.node.compacting import summed
 from loremesh.node.episodes import last_episodes
 from loremesh.node.explaining import NameOf, explain
 from loremesh.node.finding import Question, look
@@ -43,6 +44,7 @@ async def inspect(
             neighbours=neighbours.told(ground.memory, row, linked, texts),
             summaries=summaries_of(ground.memory, higher, texts),
             standing=None if question is None else _standing(ground, question, query, row),
+            summed=await summed(ground, row),
         )
 
     return await ground.exclusive(work)

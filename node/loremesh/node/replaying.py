@@ -238,4 +238,6 @@ def _answer(ground: Ground, verified: Verified, faults: list[str], rules: RuleSe
         ranked=shift.ranked,
         elsewhere=shift.elsewhere,
         rank_correlation=shift.correlation,
+        aggregates=verified.aggregates,
+        aggregated=verified.aggregated,
     )

@@ -139,6 +139,7 @@ class Explanation(msgspec.Struct, frozen=True):
     `supersedes` it stands in the place itself.
     `neighbours`: blocks it is linked to that can be recalled, strongest first, 16 at most.
     `standing`: where it stands for a question, if one was given.
+    `summed`: what gave way to a sum; null for none.
     """
 
     block: str
@@ -172,6 +173,16 @@ class Explanation(msgspec.Struct, frozen=True):
     neighbours: list[Neighbour] = []
     standing: Standing | None = None
     summaries: list[SummarySeen] = []
+    summed: Summed | None = None
+
+
+class Summed(msgspec.Struct, frozen=True):
+    """Outcomes and recalls of a block up to `to_ms`, most of which are there in sum only."""
+
+    outcomes: int
+    recalls: int
+    from_ms: int
+    to_ms: int
 
 
 class EpisodeSeen(msgspec.Struct, frozen=True):
@@ -280,7 +291,9 @@ class Replayed(msgspec.Struct, frozen=True):
     """What `replay` found. `faults` is empty when the log, the columns and the registers agree.
 
     `ranked`: blocks ranked under both rule sets; `elsewhere` of them have another rank, and `moved` lists
-    those that moved furthest. `rank_correlation` is Spearman's, over all.
+    those that moved furthest. `rank_correlation` is Spearman's, over all. `aggregates`: blocks whose earlier
+    outcomes are there in sum only, `aggregated`: how many events these sums stand for; under other rules such
+    a block goes on from the S and D in its sum.
     """
 
     ok: bool
@@ -296,13 +309,16 @@ class Replayed(msgspec.Struct, frozen=True):
     ranked: int = 0
     elsewhere: int = 0
     rank_correlation: float = 1.0
+    aggregates: int = 0
+    aggregated: int = 0
 
 
 class FitReport(msgspec.Struct, frozen=True):
     """What a fit of the forgetting model's weights found, and whether it is in use now.
 
     Losses are log losses in nats per held-out outcome, `loss_of_mean` that of always forecasting the mean.
-    `gain_at_least`: lower 95 % bound of what is won. `why` says it in words.
+    `gain_at_least`: lower 95 % bound of what is won. `why` says it in words. `aggregates`: blocks that begin
+    with a sum of earlier outcomes, at the S and D of it.
     """
 
     rules: str
@@ -319,6 +335,7 @@ class FitReport(msgspec.Struct, frozen=True):
     loss_of_mean: float = 0.0
     gain: float = 0.0
     gain_at_least: float = 0.0
+    aggregates: int = 0
 
 
 class Compaction(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from loremesh.node.results import (
     Replayed,
     SpaceSeen,
     Status,
+    Summed,
     TrustChange,
 )
 
@@ -178,6 +179,8 @@ def explained(out: Console, result: Explanation) -> None:
             contexts.add_row(plain(name) or "(none)", *counts)
         out.print(contexts)
     _episodes(out, result.episodes)
+    if result.summed is not None:
+        say(out, f"in sum: {_in_sum(result.summed)}")
     _neighbours(out, result.neighbours)
     for summary in result.summaries:
         where = "" if summary.block == result.block else "in "
@@ -323,13 +326,23 @@ def _details(event: EventSeen) -> str:
 def _aggregate(event: EventSeen) -> str:
     """What an aggregate stands for, and what it came to."""
     told = event.detail
-    since = told["from_ms"]
+    outcomes, recalls, since = (_whole(told[name]) for name in ("outcomes", "recalls", "from_ms"))
     return (
-        f"{told['outcomes']:,} outcomes and {told['recalls']:,} recalls "
-        f"from {_time(since if isinstance(since, int) else 0)} to {_time(event.wall_ms)}: "
+        f"{_in_sum(Summed(outcomes, recalls, since, event.wall_ms))}: "
         f"alpha={_value(told['alpha'])} beta={_value(told['beta'])} "
         f"S={_value(told['stability_h'])} h D={_value(told['difficulty'])}"
     )
+
+
+def _in_sum(summed: Summed) -> str:
+    return (
+        f"{summed.outcomes:,} outcomes and {summed.recalls:,} recalls "
+        f"from {_time(summed.from_ms)} to {_time(summed.to_ms)}"
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def replayed(out: Console, result: Replayed) -> None:
@@ -342,6 +355,13 @@ def replayed(out: Console, result: Replayed) -> None:
         f"{result.rows} rows: {result.own_events} own events, {result.frames} frames; "
         f"{result.pruned} pruned, {result.forgotten} forgotten; rules {result.rules}",
     )
+    if result.aggregates:
+        begin = ", where other rules begin" if result.moved else ""
+        say(
+            out,
+            f"of {result.aggregates} blocks a sum stands for earlier outcomes and recalls{begin}; "
+            f"{result.aggregated} rows have given way",
+        )
     if result.digest:
         say(out, f"digest {result.digest}")
     if result.ranked:
@@ -377,6 +397,11 @@ def fitted(out: Console, result: FitReport) -> None:
             if before != after
         )
         say(out, "  ".join(changed))
+    if result.aggregates:
+        say(
+            out,
+            f"of {result.aggregates} blocks earlier outcomes are there in sum only, which they begin with",
+        )
 
 
 def forgotten(out: Console, result: Forgotten) -> None:

@@ -225,6 +225,16 @@ def home_events(connection: sqlite3.Connection, ledger: Ledger, after: int) -> l
     return [open_row(ledger, RawRow._make(raw)) for raw in found]
 
 
+def aggregate_of(connection: sqlite3.Connection, ledger: Ledger, row: int) -> bytes | None:
+    """The last aggregate of the block in `row`, None where there is none."""
+    found = connection.execute(
+        f"{_ROW} WHERE {EVENT_LEFT} AND log.ref = ? AND log.state = {State.AGGREGATE}"
+        " ORDER BY log.n DESC LIMIT 1",
+        (row,),
+    ).fetchone()
+    return None if found is None else open_row(ledger, RawRow._make(found)).payload
+
+
 def event_counts(connection: sqlite3.Connection, ledger: Ledger, above: int) -> list[tuple[int, int]]:
     """(block row, own events that are left) of the blocks with more than `above`, by row."""
     return connection.execute(

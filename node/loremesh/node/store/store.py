@@ -375,6 +375,10 @@ class Store:
         """Every event about no block behind log row `after`, ascending. Raises Damaged."""
         return await self._run(log.home_events, after)
 
+    async def aggregate(self, row: int) -> bytes | None:
+        """The last aggregate of the block in `row`, None where there is none. Raises Damaged."""
+        return await self._run(log.aggregate_of, row)
+
     async def event_counts(self, above: int = 0) -> list[tuple[int, int]]:
         """(block row, own events left) of the blocks that have more than `above` of them."""
         return await self._run(log.event_counts, above)
