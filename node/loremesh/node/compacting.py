@@ -86,7 +86,7 @@ async def compact(
     """
     store = ground.store
     before = dict(await store.event_counts())
-    size = store.size_bytes()
+    size = _size_bytes(store)
     run = _run(ground, keep, older_h, BY_HAND, dry_run)
     await _work(ground, run, list(before), progress)
     after = before | run.left if dry_run else dict(await store.event_counts())
@@ -105,7 +105,7 @@ async def compact(
         most_before=max(before.values(), default=0),
         most_after=max(after.values(), default=0),
         bytes_before=size,
-        bytes_after=size - run.freed_bytes if dry_run else store.size_bytes(),
+        bytes_after=size - run.freed_bytes if dry_run else _size_bytes(store),
         uneven=run.uneven,
         note=note,
     )
@@ -234,6 +234,12 @@ async def _replace(ground: Ground, run: _Run, planned: Plan) -> None:
     run.begun = True
     for event in first:
         ground.fold_home(event)
+
+
+def _size_bytes(store: Store) -> int:
+    """Bytes of the database and its write-ahead log on disk."""
+    files = (store.paths.database, store.paths.write_ahead_log)
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 async def _events(store: Store, row: int, sizes: dict[int, int]) -> list[Row]:

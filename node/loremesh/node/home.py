@@ -28,6 +28,11 @@ class HomePaths(msgspec.Struct, frozen=True):
         return self.root / "memory.db"
 
     @property
+    def write_ahead_log(self) -> Path:
+        """What SQLite has not written into the database yet."""
+        return self.root / "memory.db-wal"
+
+    @property
     def checkpoint(self) -> Path:
         """The sealed columns, to open fast; deleting it costs time, nothing else."""
         return self.root / "checkpoint"

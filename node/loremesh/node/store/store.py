@@ -418,12 +418,6 @@ class Store:
 
         await self._database.run(work)
 
-    def size_bytes(self) -> int:
-        """Bytes of the database and its write-ahead log on disk."""
-        path = self.paths.database
-        files = (path, path.with_name(path.name + "-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
-
     def forgotten_mark(self, block_id: bytes) -> bytes | None:
         """The mark left when this block was (last) forgotten; None when it never was."""
         return self._ledger.forgotten.get(self._ledger.keys.keyed_id(block_id))
