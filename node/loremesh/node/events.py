@@ -429,15 +429,7 @@ OwnEvent = (
     | Imported
 )
 HomeEvent = (
-    Incarnation
-    | Trust
-    | Forgot
-    | ImportSource
-    | Import
-    | ImportedTrust
-    | Fitted
-    | Recalibrated
-    | Compacted
+    Incarnation | Trust | Forgot | ImportSource | Import | ImportedTrust | Fitted | Recalibrated | Compacted
 )
 Event = OwnEvent | HomeEvent
 

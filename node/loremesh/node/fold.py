@@ -97,13 +97,8 @@ def apply(state: OwnState, row: int, event: OwnEvent) -> None:
             state.decisions.apply(state.columns, row, event)
         case Revise():
             revise(state, row, event)
-        case Aggregate():
-            set_down(state, row, event)
-        case Summarise():
-            try:
-                state.tiers.apply(row, event)
-            except ValueError as error:
-                raise FoldError(str(error)) from error
+        case Aggregate() | Summarise():
+            _stand_for(state, row, event)
         case Counted():
             raise FoldError("what another system counted came without saying which")
     _keep_time(state, event)
@@ -127,12 +122,8 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
                 who=event.who,
                 at_ms=event.wall_ms,
             )
-        case Fitted():
-            state.fits.pop(event.rules, None)
-            if event.weights:
-                state.fits[event.rules] = event.weights
-        case Recalibrated():
-            weigh(state, event)
+        case Fitted() | Recalibrated():
+            _weigh_anew(state, event)
         case Forgot():
             _forget(state, event.row)
             state.firsthand.version = max(state.firsthand.version, event.version)
@@ -150,6 +141,25 @@ def apply_home(state: OwnState, event: HomeEvent) -> None:
             if change is not None:
                 apply_home(state, change)
     _keep_time(state, event)
+
+
+def _stand_for(state: OwnState, row: int, event: Aggregate | Summarise) -> None:
+    if isinstance(event, Aggregate):
+        set_down(state, row, event)
+        return
+    try:
+        state.tiers.apply(row, event)
+    except ValueError as error:
+        raise FoldError(str(error)) from error
+
+
+def _weigh_anew(state: OwnState, event: Fitted | Recalibrated) -> None:
+    if isinstance(event, Recalibrated):
+        weigh(state, event)
+        return
+    state.fits.pop(event.rules, None)
+    if event.weights:
+        state.fits[event.rules] = event.weights
 
 
 def _keep_time(state: OwnState, event: OwnEvent | HomeEvent) -> None:
