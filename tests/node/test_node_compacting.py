@@ -280,7 +280,7 @@ async def test_a_block_under_ever_more_outcomes_stays_bounded(tmp_path: Path) ->
         async with homes.open("alice") as node:
             for _ in range(50):
                 await record_outcomes(node, row, 100)
-                await compacting.keep_bounded(node.ground, node._limited)
+                await node._growth.keep()
                 largest = max(largest, dict(await node.ground.store.event_counts())[row])
     async with homes.open("alice") as node:
         assert largest <= most + most // compacting.LOOK_SHARE + 100
@@ -348,14 +348,15 @@ async def test_a_block_whose_episodes_all_wait_is_not_tried_at_every_look(tmp_pa
         await node.learn(fact(0))
         for _ in range(60):
             await node.recall("restart the indexer")
-        limited = compacting.Limited(0)
-        assert await compacting.keep_bounded(node.ground, limited) == 0
-        assert limited.in_vain == {0: 61 + 12}
+        limit = compacting.GrowthLimit(node.ground)
+        limit._looked = 0
+        assert await limit.keep() == 0
+        assert limit.in_vain == {0: 61 + 12}
         for _ in range(12):
             await node.recall("restart the indexer")
         with patch("loremesh.node.compacting.plan", side_effect=AssertionError):
-            limited.in_vain = {0: 100}
-            assert await compacting.keep_bounded(node.ground, limited) == 0
+            limit.in_vain = {0: 100}
+            assert await limit.keep() == 0
 
 
 STEPS_KILLED = (1, 3, 6, 9)

@@ -44,14 +44,6 @@ LOST: Final = (
 )
 
 
-class Limited:
-    """What the growth limit remembers of an open home: where it looked last, and at whom in vain."""
-
-    def __init__(self, n: int) -> None:
-        self.looked = n
-        self.in_vain: dict[int, int] = {}
-
-
 class _Run(msgspec.Struct):
     """One run of compaction on its way."""
 
@@ -111,27 +103,42 @@ async def compact(
     )
 
 
-async def keep_bounded(ground: Ground, limited: Limited) -> int:
-    """Compact the blocks that have more events than the settings allow, to half of that; how many.
+class GrowthLimit:
+    """The settings' limit on the events of a block, for one open home.
 
-    Looks only when the log has grown since it looked last. A block of which nothing can go (its episodes
-    wait, say) is tried again when it has grown.
+    Blocks are counted only when the log has grown since the last look. `in_vain`: how many events a block
+    must have to be tried again; one of which nothing could go (its episodes wait, say) has to grow first.
     """
-    most = ground.settings.memory.events_per_block
-    stride = max(most // LOOK_SHARE, 1)
-    n = ground.store.position.n
-    if n // stride == limited.looked // stride:
-        return 0
-    limited.looked = n
-    crowded = dict(await ground.store.event_counts(most))
-    due = [row for row, count in crowded.items() if count >= limited.in_vain.get(row, 0)]
-    if not due:
-        return 0
-    run = _run(ground, most // 2, 0.0, BY_ITSELF, False)
-    await _work(ground, run, due, None)
-    limited.in_vain = {row: run.left.get(row, crowded[row]) + stride for row in due}
-    log.info("compacted", blocks=run.blocks, events=run.aggregated)
-    return run.blocks
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._looked = ground.store.position.n
+        self.in_vain: dict[int, int] = {}
+
+    async def keep(self) -> int:
+        """Compact the blocks that have more events than they may, to half of that; how many."""
+        ground, most = self._ground, self._ground.settings.memory.events_per_block
+        stride = max(most // LOOK_SHARE, 1)
+        n = ground.store.position.n
+        if n // stride == self._looked // stride:
+            return 0
+        self._looked = n
+        crowded = dict(await ground.store.event_counts(most))
+        due = [row for row, count in crowded.items() if count >= self.in_vain.get(row, 0)]
+        if not due:
+            return 0
+        run = _run(ground, most // 2, 0.0, BY_ITSELF, False)
+        await _work(ground, run, due, None)
+        self.in_vain = {row: run.left.get(row, crowded[row]) + stride for row in due}
+        log.info("compacted", blocks=run.blocks, events=run.aggregated)
+        return run.blocks
+
+    async def keep_quietly(self) -> None:
+        """`keep` where nobody asked for it: a failure is told in the log, and costs only space."""
+        try:
+            await self.keep()
+        except StoreError as error:
+            log.warning("not_compacted", error=str(error))
 
 
 async def summed(ground: Ground, row: int) -> Summed | None:
@@ -141,14 +148,6 @@ async def summed(ground: Ground, row: int) -> Summed | None:
     if not isinstance(event, Aggregate):
         return None
     return Summed(event.outcomes, event.recalls, event.first_ms, event.wall_ms)
-
-
-async def bounded_quietly(ground: Ground, limited: Limited) -> None:
-    """`keep_bounded` where nobody asked for it: a failure is told in the log, and costs only space."""
-    try:
-        await keep_bounded(ground, limited)
-    except StoreError as error:
-        log.warning("not_compacted", error=str(error))
 
 
 def _run(ground: Ground, keep: int, older_h: float, who: str, dry_run: bool) -> _Run:

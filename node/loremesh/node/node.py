@@ -11,7 +11,6 @@ from typing import Final
 
 from loremesh.crypto.keystores import KeySource
 from loremesh.node import (
-    compacting,
     connecting,
     fits,
     forgetting,
@@ -28,6 +27,7 @@ from loremesh.node import (
 from loremesh.node.administering import Administration
 from loremesh.node.asking import Asked, items, question, question_or_none
 from loremesh.node.columns import Withdrawn
+from loremesh.node.compacting import KEEP, GrowthLimit, compact
 from loremesh.node.consolidating import consolidate
 from loremesh.node.doctoring import CalibrationReport, Reembedded
 from loremesh.node.errors import NodeError, UsageError
@@ -85,7 +85,7 @@ class Node:
         self._administration = Administration(ground, sharing)
         self._limit = using.OutcomeLimit(ground.settings.memory.outcomes_per_hour)
         self._summarising = Summarising(ground)
-        self._limited = compacting.Limited(ground.store.position.n)
+        self._growth = GrowthLimit(ground)
         self._consolidator: asyncio.Task[None] | None = None
 
     @classmethod
@@ -364,16 +364,14 @@ class Node:
         self,
         *,
         older_h: float = 0.0,
-        keep: int = compacting.KEEP,
+        keep: int = KEEP,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Compaction:
-        """Let old outcomes and recalls give way to aggregates, which keep every number; the last `keep` of
-        each block stay, and those of the last `older_h` active hours.
+        """Let outcomes and recalls give way to sums that keep every number; the last `keep` of each block
+        stay, and those of the last `older_h` active hours.
         """
-        return await compacting.compact(
-            self._ground, older_h=older_h, keep=keep, dry_run=dry_run, progress=progress
-        )
+        return await compact(self._ground, older_h=older_h, keep=keep, dry_run=dry_run, progress=progress)
 
     async def fit(self, *, keep: bool = True, progress: Progress | None = None) -> FitReport:
         """Fit the forgetting model's weights to this home's log; used if later events bear them out."""
@@ -458,7 +456,8 @@ class Node:
         except BaseException:
             await self._sharing.stop()
             raise
-        upkeep = keep_up(self._ground, self._summarising.run_if_due, self._administration.note_trouble)
+        summarise, trouble = self._summarising.run_if_due, self._administration.note_trouble
+        upkeep = keep_up(self._ground, self._growth.keep, summarise, trouble)
         self._consolidator = asyncio.create_task(upkeep, name="consolidator")
 
     async def stop(self) -> None:
@@ -476,7 +475,7 @@ class Node:
         """Stop, write the checkpoint, and give the home up."""
         try:
             await self.stop()
-            await compacting.bounded_quietly(self._ground, self._limited)
+            await self._growth.keep_quietly()
         finally:
             await self._ground.close()
 

@@ -1,4 +1,6 @@
-"""What a running node does by itself: consolidate, summarise, and keep the checkpoint near the log's end."""
+"""What a running node does by itself: consolidate, summarise, bound the events of a block, and keep the
+checkpoint near the log's end.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,12 @@ LONGEST_PAUSE_S: Final = 60.0
 
 
 async def keep_up(
-    ground: Ground, summarise: Callable[[], Awaitable[object]], trouble: Callable[[str], None]
+    ground: Ground,
+    bound: Callable[[], Awaitable[object]],
+    summarise: Callable[[], Awaitable[object]],
+    trouble: Callable[[str], None],
 ) -> None:
-    """Consolidate whenever something waits, until cancelled. `trouble` is told what went wrong last, '' when
+    """Consolidate whenever something waits, and bound what grew, until cancelled. `trouble` is told what went wrong last, '' when
     it is over.
     """
     pause_s = ground.settings.sharing.consolidate_every_s
@@ -33,6 +38,7 @@ async def keep_up(
         try:
             done = await consolidate(ground, limit=STEP_BLOCKS, patient=True)
             await ground.checkpoint_if_due()
+            await bound()
             if ground.settings.tiers.background:
                 await summarise()
             failures = 0
