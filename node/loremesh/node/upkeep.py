@@ -28,8 +28,8 @@ async def keep_up(
     summarise: Callable[[], Awaitable[object]],
     trouble: Callable[[str], None],
 ) -> None:
-    """Consolidate whenever something waits, and bound what grew, until cancelled. `trouble` is told what went wrong last, '' when
-    it is over.
+    """Consolidate whenever something waits, and bound what grew, until cancelled. `trouble` is told what went
+    wrong last, '' when it is over.
     """
     pause_s = ground.settings.sharing.consolidate_every_s
     failures = 0
