@@ -298,6 +298,7 @@ class Ground:
                 await self._embedder.close()
             if self.parts.rater is not None:
                 await self.parts.rater.close()
+            await self.parts.summariser.close()
             await self.store.close()
 
 

@@ -66,6 +66,13 @@ class RaterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: Annotated[str, msgspec.Meta(max_length=100)] = "OPENAI_API_KEY"
 
 
+class SummariserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`name` as `loremesh.node.providers.registry` reads it: extractive, openai:MODEL@URL."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=300)] = "extractive"
+    api_key_env: Annotated[str, msgspec.Meta(max_length=100)] = "OPENAI_API_KEY"
+
+
 class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What language models may be asked in all, and how long one may take (seconds for a read)."""
 
@@ -104,6 +111,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     graph: GraphSettings = GraphSettings()
     rater: RaterSettings = RaterSettings()
     services: ServiceSettings = ServiceSettings()
+    summariser: SummariserSettings = SummariserSettings()
     tiers: TierSettings = TierSettings()
     sharing: SharingSettings = SharingSettings()
     frames: dict[str, FrameSettings] = {}

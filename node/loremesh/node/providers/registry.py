@@ -1,4 +1,4 @@
-"""Raters and chat models by name, as settings write them."""
+"""Raters, summarisers and chat models by name, as settings write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from loremesh.node.errors import UsageError
-from loremesh.node.ports import DEFAULT_KEY_ENV, Rater
+from loremesh.node.extract import Extractive
+from loremesh.node.ports import DEFAULT_KEY_ENV, Rater, Summariser
 from loremesh.node.providers.budget import Budget
 from loremesh.node.rate import SpecificityRater
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from loremesh.node.providers.chat import Chat
 
 RATERS: Final = "specificity, none or openai:MODEL@URL"
+SUMMARISERS: Final = "extractive or openai:MODEL@URL"
 MAX_MODEL_CHARACTERS: Final = 100
 """With the host's name it stands in every rating's event."""
 
@@ -39,6 +41,25 @@ def open_rater(
     from loremesh.node.providers.rater import ChatRater
 
     return ChatRater(open_chat(name, environ, budget, kind="rater", key_env=key_env, timeout_s=timeout_s))
+
+
+def open_summariser(
+    name: str,
+    environ: Mapping[str, str],
+    budget: Budget,
+    *,
+    key_env: str = DEFAULT_KEY_ENV,
+    timeout_s: float | None = None,
+) -> Summariser:
+    """The summariser that `name` describes (see SUMMARISERS). Nothing is sent. Raises as `open_rater`."""
+    if name == "extractive":
+        return Extractive()
+    if not name.startswith("openai:"):
+        raise UsageError(f"[summariser] name {name!r} is unknown", f"use {SUMMARISERS}")
+    from loremesh.node.providers.summariser import ChatSummariser
+
+    chat = open_chat(name, environ, budget, kind="summariser", key_env=key_env, timeout_s=timeout_s)
+    return ChatSummariser(chat)
 
 
 def open_chat(
