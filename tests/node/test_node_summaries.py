@@ -230,13 +230,14 @@ async def test_a_node_that_is_up_summarises_by_itself_once(tmp_path: Path) -> No
         await node.consolidate()
         asked = len(homes.summariser.asked)
         for _ in range(3):
-            await node._summarising.run_if_due()
+            assert "no summary" in await node._summarising.run_if_due()
             await node.recall("indexer")
         await node.deprecate(block_of(node, QUOTA[0]), why="no")
-        await node._summarising.run_if_due()
+        assert "no summary" in await node._summarising.run_if_due()
         assert len(homes.summariser.asked) == asked + 1
         homes.summariser.mute = False
         assert (await node.summarise()).written == 1
+        assert await node._summarising.run_if_due() == ""
 
 
 async def test_an_export_has_no_summaries_and_a_round_trip_is_the_identity(

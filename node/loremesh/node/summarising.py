@@ -105,9 +105,13 @@ class Summarising:
         self._one_at_a_time = asyncio.Lock()
         self._given_up: set[Rows] = set()
         self._seen = b""
+        self._trouble = ""
 
-    async def run_if_due(self) -> None:
-        """Bring the summaries up to date when blocks have come into view or left it since the last call."""
+    async def run_if_due(self) -> str:
+        """Bring the summaries up to date when blocks have come into view or left it since the last call.
+
+        In words what could not be summarised then, and still is not; '' for nothing.
+        """
 
         async def in_view() -> bytes:
             await self._ground.refresh()
@@ -118,6 +122,7 @@ class Summarising:
         if seen != self._seen:
             await self.run(retry=False)
             self._seen = seen
+        return self._trouble
 
     async def run(self, progress: Progress | None = None, *, retry: bool = True) -> Summarised:
         """Bring the summaries up to date. `retry`: also ask again for groups that got no answer before.
@@ -140,6 +145,8 @@ class Summarising:
             tally = await self._write(placing, count, progress)
             if count:
                 await ground.exclusive(lambda: self._save(placing))
+            said = "; ".join(tally.troubles)
+            self._trouble = said or (self._trouble if self._given_up else "")
             tiers = ground.memory.own.tiers
             summaries = len(tiers.summaries())
             return Summarised(
@@ -149,7 +156,7 @@ class Summarising:
                 summaries=summaries,
                 abstracts=len(tiers) - summaries,
                 summariser=ground.parts.summariser.name,
-                trouble="; ".join(tally.troubles),
+                trouble=said,
             )
 
     async def _begin(self) -> _Placing:

@@ -25,11 +25,11 @@ LONGEST_PAUSE_S: Final = 60.0
 async def keep_up(
     ground: Ground,
     bound: Callable[[], Awaitable[object]],
-    summarise: Callable[[], Awaitable[object]],
+    summarise: Callable[[], Awaitable[str]],
     trouble: Callable[[str], None],
 ) -> None:
-    """Consolidate whenever something waits, and bound what grew, until cancelled. `trouble` is told what went
-    wrong last, '' when it is over.
+    """Consolidate whenever something waits, and bound what grew, until cancelled. `summarise` says what it
+    could not do, '' for nothing. `trouble` is told what went wrong last, '' when it is over.
     """
     pause_s = ground.settings.sharing.consolidate_every_s
     failures = 0
@@ -39,8 +39,7 @@ async def keep_up(
             done = await consolidate(ground, limit=STEP_BLOCKS, patient=True)
             await ground.checkpoint_if_due()
             await bound()
-            if ground.settings.tiers.background:
-                await summarise()
+            unsaid = await summarise() if ground.settings.tiers.background else ""
             failures = 0
         except Exception as error:
             failures = min(failures + 1, 8)
@@ -49,5 +48,7 @@ async def keep_up(
         else:
             if done.why:
                 trouble(f"not rated: {done.why}")
+            elif unsaid:
+                trouble(f"not summarised: {unsaid}")
             elif done.rated or not done.waiting:
                 trouble("")
