@@ -36,7 +36,7 @@ WARM_UP: Final = 6
 TARGET: Final = 1.5
 TARGET_MS: Final = 60.0
 SPREAD_TARGET: Final = 2.0
-GRAPH: Final = 0.5
+GRAPH: Final = 0.25
 
 
 def columns_of(node: Node) -> Columns:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from loremesh.node import linking
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.links import Edges
+from loremesh.node.nearest import nearest
 from loremesh.node.node import Node
 from loremesh.node.results import Neighbour
 from tests.node.guests import guest_in, take
@@ -236,3 +240,42 @@ async def test_a_file_adds_no_link_to_a_block_forgotten_here(homes: Homes, tmp_p
         await import_from(bob, tmp_path / "a.jsonl")
         assert (await neighbours(bob, one)).keys() == {three}
         await faultless(bob)
+
+
+async def test_what_came_from_a_file_is_compared_with_what_was_here(homes: Homes, tmp_path: Path) -> None:
+    """Its links tell who was like it there; here it is looked at once as well."""
+    async with homes.create("alice") as alice, homes.create("bob") as bob:
+        one, _ = await learned(alice, *ALIKE[:2])
+        await export_to(alice, tmp_path / "a.jsonl")
+        (mine,) = await learned(bob, ALIKE[2])
+        await import_from(bob, tmp_path / "a.jsonl")
+        await bob.consolidate()
+        assert mine in await neighbours(bob, one)
+        await faultless(bob)
+
+
+async def test_two_consolidations_at_once_link_each_block_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both look, one after the other decides: what the first has decided the second leaves alone."""
+    blocks = [(await node.learn(text)).block for text in ALIKE]
+    await node.consolidate(limit=1)
+    both, inner = threading.Barrier(2), nearest
+
+    def together(*arguments: object) -> object:
+        both.wait(timeout=30)
+        return inner(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(linking, "nearest", together)
+    await asyncio.gather(node.consolidate(), node.consolidate())
+    assert [(await kinds(node, block)).count("linked") for block in blocks] == [1, 1, 1]
+    assert (await neighbours(node, blocks[0])).keys() == {blocks[1], blocks[2]}
+
+
+async def test_a_link_that_no_event_made_is_found(homes: Homes) -> None:
+    """`replay --check` compares links, and whose neighbours were looked for."""
+    async with homes.create("alice") as node:
+        await learned(node, *ALIKE)
+        links = node.ground.memory.own.links
+        links.propose(0, 1, 1)
+        assert (await node.replay(check=True)).faults == ["own state: links differ"]

@@ -34,11 +34,11 @@ are for."""
 FOREIGN_SHARE: Final = 0.5
 """Largest part of the k hits from blocks that only one and the same foreign principal knows (DESIGN §3)."""
 
-SPREADING: Final = 0.5
+SPREADING: Final = 0.25
 """Weight of what linked blocks lend where `simulate` asks what else would matter. A proposed link carries a
-third of a lead, so a block next to the best hit gains up to a sixth of what that one is ahead by: it comes up
-before blocks that have as much to do with the query by themselves, and before no others. Chosen on the LoCoMo
-conversations as the most that costs nothing there (tests/bench/QUALITY.md)."""
+third of a lead, so a block next to the best hit gains up to a twelfth of what that one is ahead by: it comes
+up before blocks that have as much to do with the query by themselves, and before no others. The most that
+costs nothing on the LoCoMo conversations and on the notes on them (tests/bench/QUALITY.md)."""
 
 _FX: Final = np.float32(2.0**-16)
 _NUDGE: Final = np.float32(2.0**-60)
