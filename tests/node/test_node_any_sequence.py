@@ -194,6 +194,13 @@ class AnySequence(RuleBasedStateMachine):
     def confirm(self, at: int) -> None:
         self.done(self.node.confirm([self.one(at)]))
 
+    @rule(at=which, signals=st.lists(unit, min_size=12, max_size=16), context=contexts)
+    def use_often(self, at: int, signals: list[float], context: str) -> None:
+        """Enough outcomes of one block for compaction to gain something by summing them."""
+        for signal in signals:
+            self.homes.pass_minutes(2)
+            self.done(self.node.outcome(signal, blocks=[self.one(at)], context=context))
+
     @rule(at=which, why=reasons, how=st.sampled_from(["deprecate", "archive", "restore"]))
     def decide(self, at: int, why: str, how: str) -> None:
         decide: Callable[..., Coroutine[object, object, object]] = getattr(self.node, how)
@@ -232,6 +239,35 @@ class AnySequence(RuleBasedStateMachine):
         name = rules.name.partition("+")[0]
         self.done(fits._take_up(ground, name, fitted, None, "somebody"))
 
+    @rule(keep=st.sampled_from([0, 1, 5]), older_h=st.sampled_from([0.0, 1.0]))
+    def compact(self, keep: int, older_h: float) -> None:
+        """The home's own rules see no difference; others go on from what the sums say."""
+        self.done(self.node.compact(keep=keep, older_h=older_h))
+        self.runner.run(self.others_anew())
+
+    async def others_anew(self) -> None:
+        memory = self.node.ground.memory
+        for name in EVERY:
+            if get_rules(name).name != memory.own.rules.name:
+                self.beside[name] = await self.replayed(name)
+
+    async def replayed(self, name: str) -> OwnState:
+        """The fold of the whole log under one rule set."""
+        blank = OwnState(self.node.ground.identity.public, Contexts())
+        return await fits.refolded(self.node.ground.store, blank, get_rules(name))
+
+    @rule(back=st.booleans())
+    def recalibrate(self, back: bool) -> None:
+        self.done(self.node.revert_calibration() if back else self.node.recalibrate())
+
+    @rule()
+    def summarise(self) -> None:
+        self.done(self.node.summarise())
+
+    @rule()
+    def reembed(self) -> None:
+        self.done(self.node.reembed())
+
     @rule(checkpoint=st.booleans())
     def open_again(self, checkpoint: bool) -> None:
         self.runner.run(self.again(checkpoint))
@@ -265,12 +301,10 @@ class AnySequence(RuleBasedStateMachine):
         for checkpoint in (True, False):
             await self.again(checkpoint)
             await faultless(self.node)
-        blank = OwnState(self.node.ground.identity.public, Contexts())
         for name, lived in self.beside.items():
-            rules = get_rules(name)
-            replayed = await fits.refolded(self.node.ground.store, blank, rules)
-            assert differences(lived, replayed) == [], name
-            assert differences(lived, load_state(export_state(lived), Contexts(), rules)) == [], name
+            assert differences(lived, await self.replayed(name)) == [], name
+            loaded = load_state(export_state(lived), Contexts(), get_rules(name))
+            assert differences(lived, loaded) == [], name
 
 
 @pytest.fixture
