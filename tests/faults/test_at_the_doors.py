@@ -14,6 +14,7 @@ from loremesh.node.errors import NodeError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.exchange.giving import PAGE_TEXT_BYTES
 from loremesh.node.exchange.lines import ExportPage
+from loremesh.node.extract import tokens
 from loremesh.node.node import Node
 from loremesh.node.paging import BYTES_PER_TOKEN
 from loremesh.node.params import Attribute, DueWithin, Events, Page, Params, Worth
@@ -256,3 +257,16 @@ def test_fault_33_the_program_takes_a_budget_and_says_how(tmp_path: Path) -> Non
     assert len(program.run("--json", "events", "--budget", "500").out) <= 2_000 + 2
     refused = program.run("--json", "events", "--budget", "1000001")
     assert (refused.code, "budget is 1000001" in refused.error["error"]) == (2, True)
+
+
+async def test_fault_33_a_recall_hands_out_whole_texts_within_its_budget(homes: Homes) -> None:
+    """What was 120,000 tokens for the asking is as many whole texts as fit, the best of them first."""
+    async with homes.create("alice") as node:
+        await lived_at_length(homes, node)
+        everything = await node.recall("restart indexer", k=LONG)
+        within = await node.recall("restart indexer", k=LONG, budget_tokens=BUDGET)
+        assert sum(tokens(hit.text) for hit in everything.hits) > 5 * BUDGET
+        assert 0 < len(within.hits) < LONG
+        assert sum(tokens(hit.text) for hit in within.hits) <= BUDGET
+        texts = {hit.block: hit.text for hit in everything.hits}
+        assert all(hit.text == texts[hit.block] for hit in within.hits)
