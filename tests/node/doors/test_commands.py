@@ -268,3 +268,25 @@ def test_a_memory_is_tended(ask: Ask, show: Callable[..., str]) -> None:
     tables = [line for line in explained.splitlines() if line.startswith(" ") or "\u2500" in line]
     tables += shown.splitlines()
     assert [line for line in tables if len(line) > 80] == []
+
+
+def test_old_outcomes_give_way_to_sums(ask: Ask, show: Callable[..., str]) -> None:
+    """compact: told before and after, by a dry run first; events, explain and replay tell what is in sum."""
+    block = ask("learn", "Used many times")["block"]
+    for _ in range(20):
+        ask("outcome", "1", "--block", block)
+    told = ask("compact", "--keep", "4", "--dry-run")
+    assert (told["dry_run"], told["aggregated"] >= 15) == (True, True)
+    assert ask("compact", "--older-than", "30d")["aggregated"] == 0
+    shown = show("compact", "--keep", "4")
+    assert f"{told['aggregated']} outcomes and recalls" in shown
+    assert f"{told['rows_before']} before, {told['rows_after']} after" in shown
+    assert "MiB after" in shown
+    assert "attribution" in shown
+    assert ask("compact", "--keep", "4")["aggregated"] == 0
+    assert [one["kind"] for one in ask("events", block)][-5:] == ["aggregate"] + ["outcome"] * 4
+    assert "16 outcomes and 0 recalls from" in show("events", block)
+    assert ask("explain", block)["summed"]["outcomes"] == 16
+    assert "in sum: 16 outcomes" in show("explain", block)
+    replayed = ask("replay", "--check")
+    assert (replayed["ok"], replayed["aggregates"] >= 1) == (True, True)

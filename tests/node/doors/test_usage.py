@@ -103,6 +103,13 @@ WRONG: list[tuple[list[str], str]] = [
     (["due", "--limit", "0"], "limit"),
     (["confirm", "--block", BLOCK, "--context", "c" * 65], "context"),
     (["archive", ""], "no block id"),
+    (["compact", "--older-than", ""], "no time"),
+    (["compact", "--older-than", "soon"], "soon"),
+    (["compact", "--older-than", "-3d"], "-3d"),
+    (["compact", "--older-than", "inf"], "inf"),
+    (["compact", "--older-than", "1e300"], "older_h"),
+    (["compact", "--keep", "-1"], "keep"),
+    (["compact", "--keep", "some"], "--keep"),
 ]
 
 
