@@ -14,6 +14,7 @@ from loremesh.node.events import Archive, Deprecate, FrameName, HomeEvent, OwnEv
 from loremesh.node.fold import apply, apply_home
 from loremesh.node.ownstate import OwnState
 from loremesh.node.rules import FSRS5, RuleSet
+from loremesh.sync.fixed import ONE, to_fx
 from loremesh.sync.rows import Contexts
 
 ORIGIN = bytes(range(32))
@@ -32,6 +33,7 @@ Verb = Literal[
     "decide",
     "revise",
     "trust",
+    "weigh",
     "restart",
     "forget",
 ]
@@ -173,13 +175,21 @@ class Agent:
                 self.tell(deed.row, evidence.linked(self.clock, deed.row, links, looked=deed.minutes > 0))
             case "decide" | "revise":
                 self.decide(deed)
-            case "trust":
-                peer = deed.other.to_bytes(32, "big")
-                self.note(evidence.trust(self.clock, peer, deed.signal, "because", "me", deed.row == 0))
+            case "trust" | "weigh":
+                self.judge(deed)
             case "restart":
                 self.note(evidence.incarnation(self.clock, self.fresh(), "restored"))
             case "forget":
                 self.forget(deed.row)
+
+    def judge(self, deed: Deed) -> None:
+        """Trust a peer, or weigh the rater anew (as stated again for other 0)."""
+        if deed.verb == "weigh":
+            weight_fx = to_fx(min(deed.weight, 40.0), "weight") if deed.other else ONE
+            self.note(events.Recalibrated(self.clock.hour, self.clock.wall_ms, "test", weight_fx))
+        else:
+            peer = deed.other.to_bytes(32, "big")
+            self.note(evidence.trust(self.clock, peer, deed.signal, "because", "me", deed.row == 0))
 
     def decide(self, deed: Deed) -> None:
         """Withdraw, restore or revise a block."""

@@ -294,8 +294,11 @@ def test_evidence_is_the_plain_sum_of_what_the_events_say(work: list[Deed]) -> N
         agent.do(deed)
     sums: dict[int, list[int]] = {}
     learned: set[int] = set()
+    weight_fx = ONE
     for row, payload in agent.log:
         if row is None:
+            home = events.decode_home(payload)
+            weight_fx = home.multiplier_fx if isinstance(home, events.Recalibrated) else weight_fx
             continue
         total = sums.setdefault(row, [0] * 6)
         match events.decode_own(payload):
@@ -314,6 +317,8 @@ def test_evidence_is_the_plain_sum_of_what_the_events_say(work: list[Deed]) -> N
                 total[1] += revised.beta_fx
             case _:
                 pass
+    for total in sums.values():  # all by one rater, whose weight holds for the whole log
+        total[2:4] = ((stated * weight_fx + ONE // 2) // ONE for stated in total[2:4])
     c = agent.state.columns.views(6)
     for row in range(6):
         columns = (c.prior_a, c.prior_b, c.rated_a, c.rated_b, c.self_a, c.self_b)

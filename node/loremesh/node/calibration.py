@@ -82,9 +82,11 @@ class Calibration(msgspec.Struct, frozen=True):
 
     `multiplier` is what the stated evidence is to be multiplied with, `before` what it was. `low` and `high`
     hold the worth with 90 %. `gain`: held-out log loss won per outcome against the weight before, with its
-    lower and upper 95 % bounds. `noise`: what levelling all ratings at their mean would win at the weight
-    before. `tells`: what the ratings win for forecasts that know besides how things go on the whole; so what
-    they tell of one block over another. `bias`: mean rating less mean outcome.
+    lower and upper 95 % bounds, `gain_first` that of each block's first. `noise`: what levelling all ratings
+    at their mean would win at the weight before. `tells`: what the ratings win for forecasts that know
+    besides
+    how things go on the whole; so what they tell of one block over another. `bias`: mean rating less mean
+    outcome.
     """
 
     rater: str
@@ -102,6 +104,7 @@ class Calibration(msgspec.Struct, frozen=True):
     gain: float
     gain_at_least: float
     gain_at_most: float
+    gain_first: float
     noise: float
     noise_at_least: float
     tells: float
@@ -121,7 +124,8 @@ class Calibration(msgspec.Struct, frozen=True):
 
     @property
     def better(self) -> bool:
-        """Whether held-out outcomes are forecast better with it, beyond chance, and it is another weight.
+        """Whether held-out outcomes are forecast better with it, beyond chance, first ones no worse, and it
+        is another weight.
 
         A weight of nothing is also better where what the ratings say makes forecasts worse, beyond chance,
         and nothing speaks for their mass.
@@ -129,7 +133,7 @@ class Calibration(msgspec.Struct, frozen=True):
         moved = abs(self.multiplier - self.before) > SAME * max(self.before, SAME)
         silenced = self.multiplier == 0.0 and self.noise_at_least > 0.0 and self.gain_at_most >= 0.0
         gained = self.gain_at_least > 0.0 and self.gain >= MIN_GAIN
-        return self.enough and moved and (gained or silenced)
+        return self.enough and moved and self.gain_first >= 0.0 and (gained or silenced)
 
 
 class _View(msgspec.Struct, frozen=True, eq=False):
@@ -263,6 +267,7 @@ def _of_rater(rater: str, seen: _View, before: float) -> Calibration:
         gain=gain,
         gain_at_least=gain - SURE * gain_error,
         gain_at_most=gain + SURE * gain_error,
+        gain_first=float(np.mean((was - after)[np.unique(seen.block, return_index=True)[1]])),
         noise=noise,
         noise_at_least=noise - SURE * noise_error,
         tells=tells,

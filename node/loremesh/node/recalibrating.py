@@ -207,6 +207,12 @@ def _for(found: Calibration) -> str:
 
 def _against(found: Calibration) -> str:
     stands = "the weight in use stands"
+    if found.informed and found.gain_first < 0.0 < found.gain:
+        return (
+            f"refused: a rating seems worth {found.worth:.2f} outcomes and counts as "
+            f"{found.worth_before:.2f}, but first outcomes are then forecast {-found.gain_first:.4f} nats "
+            f"worse each, and it is for them that ratings are; {stands}"
+        )
     if found.informed:
         return (
             f"refused: a rating seems worth {found.worth:.2f} outcomes and counts as "
