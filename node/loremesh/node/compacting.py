@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from loremesh.node.compaction import Plan, Row, Rule, plan
+from loremesh.node.compaction import WORTH_IT, Plan, Row, Rule, plan
 from loremesh.node.events import Aggregate, Compacted, HomeEvent, decode_home, decode_own, encode
 from loremesh.node.ground import Ground
 from loremesh.node.parts import Progress
 from loremesh.node.results import Compaction, Summed
 from loremesh.node.store.errors import DiskFull, StoreError
-from loremesh.node.store.store import Store
+from loremesh.node.store.store import EVENTS_MAX, Store
 from loremesh.node.store.values import HomeEvent as HomeRow
 from loremesh.node.store.values import Replaced
 
@@ -80,7 +80,8 @@ async def compact(
     before = dict(await store.event_counts())
     size = _size_bytes(store)
     run = _run(ground, keep, older_h, BY_HAND, dry_run)
-    await _work(ground, run, list(before), progress)
+    may = [row for row, count in before.items() if count >= keep + WORTH_IT]
+    await _work(ground, run, may, progress)
     after = before | run.left if dry_run else dict(await store.event_counts())
     note = LOST
     if not dry_run and run.aggregated:
@@ -250,7 +251,7 @@ async def _events(store: Store, row: int, sizes: dict[int, int]) -> list[Row]:
             if one.payload is not None:
                 found.append(Row(one.n, decode_own(one.payload)))
                 sizes[one.n] = len(one.payload)
-        if not page:
+        if len(page) < EVENTS_MAX:
             return found
 
 
