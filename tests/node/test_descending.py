@@ -31,9 +31,11 @@ def test_a_group_of_blocks_that_are_all_handed_out_is_not_told_again() -> None:
     """Its abstract gives its room back, and a block takes it."""
     fits = Group((0, 1), (Item(100, 10), Item(101, 20)))
     assert choose(blocks(30, 30, 30), [fits], 100, 0.1, 1.0) == Chosen([0, 1, 2], [], 90)
-    # With the abstract's 10 taken block 3 has no room; then both of the group have, and it comes after all.
-    small = Group((4, 5), (Item(100, 10),))
-    assert choose(blocks(30, 30, 25, 11, 2, 2), [small], 100, 0.1, 1.0) == Chosen([0, 1, 2, 3, 4, 5], [], 100)
+    # With both abstracts taken the second block has no room, so both of the first group have.
+    small, large = Group((2, 3), (Item(100, 8),)), Group((4, 5), (Item(102, 2),))
+    ranked = blocks(50, 45, 6, 6, 40, 40)
+    assert choose(ranked, [small, large], 100, 0.5, 1.0) == Chosen([0, 2, 3], [102], 64)
+    assert choose(ranked, [small], 100, 0.5, 1.0) == Chosen([0, 1], [], 95), "as without any"
 
 
 def test_one_block_of_a_group_that_has_no_room_brings_no_abstract() -> None:

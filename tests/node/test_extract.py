@@ -41,6 +41,12 @@ def test_a_sentence_from_the_middle_of_a_labelled_text_keeps_the_label() -> None
     assert said == "Ada: The deploy of search failed twice."
 
 
+def test_the_words_of_a_label_weigh_nothing() -> None:
+    """A sentence full of the speaker's name does not come before one that says something."""
+    said = extract(["Ada Lovelace: Ada Lovelace left. The printer broke."], 9)
+    assert said == "Ada Lovelace: The printer broke."
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

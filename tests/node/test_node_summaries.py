@@ -46,7 +46,7 @@ async def node(tiers: TierHomes) -> AsyncIterator[Node]:
         yield node
 
 
-async def shown(node: Node, query: str = "indexer quota", budget: int = 300) -> dict[str, list[str]]:
+async def shown(node: Node, query: str = "restart the indexer", budget: int = 300) -> dict[str, list[str]]:
     """Text by level of what a recall puts above its hits; the hits are kept out by the budget's share."""
     found = await node.recall(query, budget_tokens=budget, k=1)
     by_level: dict[str, list[str]] = {}
@@ -185,6 +185,7 @@ async def test_a_summary_of_a_deprecated_block_is_out_of_view_until_restored(nod
     """At once, with its abstract; restored with it when no run came between, else made again without it."""
     await node.summarise()
     before = await shown(node)
+    assert [text for texts in before.values() for text in texts if "indexer" in text]
     block = block_of(node, INDEXER[1])
     await node.deprecate(block, why="wrong")
     assert not [text for texts in (await shown(node)).values() for text in texts if "indexer" in text]
@@ -276,12 +277,15 @@ async def test_what_is_learned_while_a_run_is_under_way_is_left_for_the_next(
 
     async def meanwhile(texts: Sequence[str], budget: int) -> str | None:
         if len(tiers.summariser.asked) == 0:
+            await node.deprecate(block_of(node, QUOTA[0]), why="no")
             await node.forget(block_of(node, INDEXER[0]))
             await node.learn("Mailbox quota is raised by the desk for team west. Send form 14.")
         return await real(texts, budget)
 
     tiers.summariser.summarise = meanwhile  # type: ignore[method-assign]
-    await node.summarise()
+    first = await node.summarise()
+    assert (first.written, first.summaries) == (0, 0), "a source left while the summariser was asked"
+    await node.restore(block_of(node, QUOTA[0]))
     await node.consolidate()
     tiers.summariser.summarise = real  # type: ignore[method-assign]
     done: Summarised = await node.summarise()

@@ -90,11 +90,12 @@ def choose(
     most = len(ranked) if most is None else most
     room = _Room(budget, foreign_share)
     alone = _fill(room, ranked, most)
-    fits = {item.row for item in alone}
-    reach = ranked[: (REACH + 1) * max(len(alone), 1)]
-    standing = _standing(groups, [item.row for item in reach if item.row not in fits])
+    plain = Chosen([item.row for item in alone], [], room.used)
+    with_room = _fill(_Room(budget, foreign_share), ranked, len(ranked))
+    reach = ranked[: (REACH + 1) * max(len(with_room), 1)]
+    standing = _standing(groups, [item.row for item in reach if item.row not in plain.blocks])
     if not standing:
-        return Chosen([item.row for item in alone], [], room.used)
+        return plain
     room, above = _Room(budget, foreign_share), dict[int, Item]()
     spent = 0
     for at in standing:
@@ -111,6 +112,8 @@ def choose(
             room.give_back(above.pop(at))
         if not said:
             break
+    if not above:
+        return plain
     for at in above:
         for longer in groups[at].forms[1:]:
             if room.take(longer, above[at].tokens):
