@@ -27,6 +27,7 @@ from tests.bench import (
     recall_score,
     recalling,
     refolding,
+    tiers,
     worth,
     writing,
 )
@@ -51,6 +52,7 @@ BENCHES: Final[dict[str, Callable[[Path], Awaitable[Report]]]] = {
     "outcomes": outcomes.measure,
     "precision": precision.measure,
     "calibration": calibration.measure,
+    "tiers": tiers.measure,
 }
 RESULTS: Final = Path(__file__).parent / "RESULTS.md"
 HEADING: Final = "## "
