@@ -8,7 +8,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ import pytest
 from tests.node.doors.program import PROGRAM, TIMEOUT_S, Program, made, new_program
 
 PARALLEL = 20
-PATIENCE_S = 5  # between one Ctrl-C and the next
 TEXT = "Перезапусти индексатор после смены схемы 🚀 重启索引器"
 
 
@@ -137,31 +137,49 @@ def test_a_log_that_finds_no_room_changes_no_answer(tmp_path: Path) -> None:
     assert "cannot hold the bus" in refused.error["error"]
 
 
+def sleeps(pid: int) -> bool:
+    """Whether a process waits inside a system call."""
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        return stat.read_text().rpartition(")")[2].split()[0] == "S"
+    asks = ["ps", "-o", "state=", "-p", str(pid)]
+    return subprocess.run(asks, capture_output=True, check=True).stdout.strip().startswith(b"S")
+
+
+@contextmanager
+def until_read(process: subprocess.Popen[bytes], pipe: Path) -> Iterator[None]:
+    """Hold a named pipe open for writing, from when the program sleeps in reading it.
+
+    A signal that comes between Python's last look for one and its system call waits for the next: no time to
+    press Ctrl-C for a test that counts on the first one.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    writing = -1
+    while writing < 0:
+        assert time.monotonic() < deadline, "nobody reads the pipe"
+        try:
+            writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)  # succeeds once the program has it open
+        except OSError:
+            time.sleep(0.01)
+    try:
+        while not sleeps(process.pid):
+            assert time.monotonic() < deadline, "the program does not wait for input"
+        yield
+    finally:
+        os.close(writing)
+
+
 def test_an_interrupt_ends_it_quietly(program: Program, tmp_path: Path) -> None:
     """Ctrl-C while it waits for input: exit code 130 and not a word."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     process = program.start("learn", "--lines", str(pipe))
-    writing = -1
-    deadline = time.monotonic() + TIMEOUT_S
-    while writing < 0 and time.monotonic() < deadline:
-        try:
-            writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)  # succeeds once the program reads from it
-        except OSError:
-            time.sleep(0.01)
-    ended = False
-    for _ in range(TIMEOUT_S // PATIENCE_S):
+    with until_read(process, pipe):
         process.send_signal(signal.SIGINT)
-        try:  # one that comes between Python's last look for signals and its system call waits for the next
-            process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            continue
-        ended = True
-        break
-    os.close(writing)
-    process.kill()
-    out, err = process.communicate()
-    assert ended
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
