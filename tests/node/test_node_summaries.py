@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from loremesh.node import summarising
 from loremesh.node.events import Summarise, decode_own
 from loremesh.node.exchange.files import export_to
 from loremesh.node.extract import tokens
@@ -101,24 +102,27 @@ async def test_one_new_block_has_one_group_said_again(node: Node, tiers: TierHom
     await faultless(node)
 
 
-async def test_what_a_killed_run_had_written_stays_and_the_next_goes_on(tmp_path: Path) -> None:
-    """The run ends at the second group; the first is kept, and the next run makes the others alone."""
+async def test_what_a_killed_run_had_written_stays_and_the_next_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends at the second group; the first is kept, and the next run asks about the second alone."""
+    monkeypatch.setattr(summarising, "BATCH_GROUPS", 1)
     homes = TierHomes(tmp_path)
     config = CONFIG_TIERS.replace("abstract_from = 4", "abstract_from = 99")
     async with homes.create("home", config) as node:
         await node.learn_many([*INDEXER, *QUOTA])
         await node.consolidate()
         homes.summariser.cancel_at = 2
-        run = asyncio.create_task(node.summarise())
         with pytest.raises(asyncio.CancelledError):
-            await run
+            await asyncio.create_task(node.summarise())
     async with homes.open("home") as node:
+        assert len(summaries(node.ground)) == 1
         homes.summariser.cancel_at = 0
         homes.summariser.asked.clear()
         done = await node.summarise()
-        assert done.summaries == 2
+        assert (done.written, done.summaries, len(homes.summariser.asked)) == (1, 2, 1)
+        assert (await node.summarise()).examined == 0
         await faultless(node)
-        assert (await node.summarise()).written == 0
 
 
 def in_files(root: Path, wanted: Sequence[bytes]) -> list[bytes]:
