@@ -255,3 +255,19 @@ async def test_a_weight_stays_in_the_home_that_found_it(rated: By) -> None:
             block: numbers[:2] for block, numbers in plain.items()
         }
         await faultless(node)
+
+
+async def test_a_rater_of_next_to_no_weight_gets_no_more_than_a_log_can_hold(rated: By) -> None:
+    """Ratings that are the truth and state a two-hundredth: what is set can be folded, now and ever after."""
+    truth = {text: float(chance > 0.5) for text, chance in chances().items()}
+    homes = rated(Says("honest", truth))
+    async with homes.create("alice", "[memory]\nrating_weight = 0.005\n" + CONFIG) as node:
+        await node.learn_many(list(truth))
+        await node.consolidate()
+        await use(node, truth)
+        (one,) = (await node.recalibrate()).raters
+        assert (one.kept, one.multiplier) == (True, 1024.0)
+        await faultless(node)
+    (homes.path("alice") / "checkpoint").unlink()
+    async with homes.open("alice") as node:
+        assert node.ground.memory.own.raters.multipliers == {"honest": 1024 << 16}

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loremesh.node.fitting import SURE, clustered_mean, log_loss
+from loremesh.node.raters import MAX_MULTIPLIER_FX
+from loremesh.sync.fixed import ONE
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,6 +36,9 @@ MIN_RARER: Final = 10.0
 
 MAX_WORTH: Final = 16.0
 """Outcomes that one rating may count as, at most: whoever rates, a few weeks of use overrule it."""
+
+MAX_MULTIPLIER: Final = MAX_MULTIPLIER_FX / ONE
+"""What the fold takes; ratings stated with next to no weight stay below their worth."""
 
 FOLDS: Final = 5
 """Parts of the blocks, each forecast with what the other four say."""
@@ -230,7 +235,7 @@ def _of_rater(rater: str, seen: _View, before: float) -> Calibration:
     stated = float(mass.mean()) if len(mass) else 0.0
     if stated <= 0.0:
         return _nothing(rater, len(blocks), len(mass), before)
-    most = max(MAX_WORTH / stated, before)
+    most = min(max(MAX_WORTH / stated, before), MAX_MULTIPLIER)
     fold = number % FOLDS
     free, told, level, levelled = (np.empty(len(fold)) for _ in range(4))
     for one in range(min(FOLDS, len(blocks))):
