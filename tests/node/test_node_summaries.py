@@ -162,23 +162,30 @@ async def test_forgetting_a_block_destroys_every_text_made_from_it(tiers: TierHo
     await faultless(node)
 
 
+@pytest.mark.parametrize("destroyed", range(3))
 async def test_a_forgetting_that_was_broken_off_is_finished_at_the_next_opening(
-    tiers: TierHomes, node: Node, monkeypatch: pytest.MonkeyPatch
+    tiers: TierHomes, node: Node, monkeypatch: pytest.MonkeyPatch, destroyed: int
 ) -> None:
-    """The log says it and nothing is destroyed yet: the next opening destroys block and summaries."""
+    """The log says it and so many are destroyed yet: the next opening destroys block and summaries."""
     await node.summarise()
     wanted = [row for row, tier in node.ground.memory.own.tiers.items() if len(tier.sources) == 5]
 
-    async def broken_off(*_: object, **__: object) -> int:
-        raise RuntimeError("broken off")
+    sealed = sealed_of(tiers.path("home"), wanted)
+    assert len(sealed) == 4
+    real, calls = node.ground.store.forget, 0
+
+    async def broken_off(row: int, *given: object, **named: object) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > destroyed:
+            raise RuntimeError("broken off")
+        return await real(row, *given, **named)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(node.ground.store, "forget", broken_off)
         with pytest.raises(RuntimeError, match="broken off"):
             await node.forget(block_of(node, INDEXER[0]))
     await node.close()
-    sealed = sealed_of(tiers.path("home"), wanted)
-    assert len(sealed) == 4
     async with tiers.open("home") as again:
         assert in_files(tiers.path("home"), sealed) == []
         assert not [text for text in await stored_texts(again) if "indexer" in text and text not in INDEXER]

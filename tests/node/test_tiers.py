@@ -113,7 +113,7 @@ def test_forgetting_a_block_takes_every_text_that_was_ever_made_from_it(agent: A
     """Its summary and that one's abstract go, also a summary that was made again without it; others stay."""
     summarise(agent, 12, (3, 4, 5))
     summarise(agent, 10, (1, 2))
-    assert agent.state.tiers.doomed(0) == [10, 11]
+    assert agent.state.tiers.doomed(0) == [11, 10]
     agent.note(evidence.forgot(agent.state, agent.clock, 0))
     assert rows(agent.state) == [12]
     assert [agent.state.tiers.above(row) for row in (1, 2, 3)] == [None, None, 12]

@@ -126,10 +126,12 @@ class Tiers:
     def doomed(self, row: int) -> list[int]:
         """Rows of the summaries and abstracts that go when the block in `row` is forgotten: those that are or
         were made from it, and the abstracts of such summaries.
+
+        Abstracts come first, and are to be destroyed first: the event of one is none without its summary's.
         """
         gone = {at for at, tier in self._by_row.items() if row in tier.had or row in (at, tier.summary)}
         gone |= {self._abstract[at] for at in gone if at in self._abstract}
-        return sorted(gone)
+        return sorted(gone, key=lambda at: (-self._by_row[at].level, at))
 
     def drop(self, row: int) -> None:
         """The block in `row` is forgotten, and with it all that was made from it."""
