@@ -16,6 +16,7 @@ from loremesh.node.decisions import Decision
 from loremesh.node.events import Aggregate, Outcome, OwnEvent, RecallHit
 from loremesh.node.firsthand import Stated
 from loremesh.node.ownstate import RECENT, FoldError, OwnState
+from loremesh.node.rulebook import remembered_hours
 from loremesh.node.rules import RuleSet
 
 RECENT_NUMBERS = len(RECENT.memory)
@@ -101,21 +102,19 @@ def told(made: Aggregate, passed: Sequence[OwnEvent]) -> Aggregate:
     )
 
 
-def moved(event: Aggregate, shift_h: float, latest_h: float, rules: RuleSet) -> Aggregate:
+def moved(event: Aggregate, shift_h: float, latest_h: float) -> Aggregate:
     """The same on a clock whose hours are `shift_h` more, none later than `latest_h`.
 
-    What a model remembers is told apart only where it is that of `rules`: of another one it is not used.
+    What a model remembers that there is not is left out: nothing tells its hours.
     """
 
     def there(hour: float) -> float:
         return min(hour + shift_h, latest_h)
 
-    history = event.history
-    if event.forgetting == forgetting_of(rules) and len(history) == len(rules.history):
-        history = tuple(
-            there(value) if "h" in name.split("_") else value
-            for value, (name, _) in zip(history, rules.history, strict=True)
-        )
+    hours = remembered_hours(event.forgetting)
+    history = tuple(
+        there(value) if is_hour else value for value, is_hour in zip(event.history, hours, strict=False)
+    )
     return msgspec.structs.replace(
         event,
         first_hour=there(event.first_hour),

@@ -53,6 +53,14 @@ def model_named(name: str) -> RuleSet:
     return _named(name)[0]
 
 
+def remembered_hours(forgetting: str) -> tuple[bool, ...]:
+    """Of each number that the forgetting model of this name (weights' digest included) remembers, whether it
+    is an hour, and else a count or a weight, never negative. Nothing for a model that there is not.
+    """
+    model = RULE_SETS.get(forgetting.partition("@")[0])
+    return () if model is None else tuple("h" in name.split("_") for name, _ in model.history)
+
+
 def _named(name: str) -> tuple[RuleSet, Utility]:
     forgetting: RuleSet | None = None
     utility: Utility | None = None

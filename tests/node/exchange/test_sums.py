@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from loremesh.node.actr import LAST
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.node import Node
+from loremesh.node.replaying import rebuild
+from loremesh.node.rulebook import get_rules
 from loremesh.sync.errors import InvalidInput
 from tests.node.exchange.homes_with_files import exported, live, put_together, taken_apart
-from tests.node.homes import Homes, effective, faultless
+from tests.node.homes import CONFIG, Homes, effective, faultless
 
 
 @pytest.fixture
@@ -154,3 +157,50 @@ async def test_a_sum_that_cannot_be_is_refused_and_nothing_is_written(
         with pytest.raises((InvalidInput, UsageError), match=what):
             await import_from(bob, tmp_path / "other")
         assert bob.ground.store.position == position
+
+
+@pytest.mark.parametrize(
+    ("model", "history"),
+    [("hlr", [-1e308, 0.0]), ("sm2", [1e308, 2.5]), ("sm2@00000000", [-1.0, 2.5]), ("actr", [1e10] * 11)],
+)
+async def test_what_a_model_is_to_remember_has_bounds(
+    homes: Homes, alice: Node, tmp_path: Path, model: str, history: list[float]
+) -> None:
+    """Counts no fewer than none and hours of this world, for a model that is not in use as well: no home can
+    be made one that ranks nothing, or that cannot be opened.
+    """
+    await export_to(alice, tmp_path / "file")
+    told = taken_apart((tmp_path / "file").read_bytes())
+    for line in told:
+        if line.get("kind") == "aggregate":
+            line["detail"]["forgetting"], line["detail"]["history"] = model, history
+    put_together(tmp_path / "other", told)
+    async with homes.create("bob") as bob:
+        position = bob.ground.store.position
+        with pytest.raises((InvalidInput, UsageError), match="history"):
+            await import_from(bob, tmp_path / "other")
+        assert bob.ground.store.position == position
+
+
+async def test_hours_that_another_model_remembers_are_those_of_this_home(
+    homes: Homes, tmp_path: Path
+) -> None:
+    """A home that does not use the model replays it with the uses as long ago as they are in the file."""
+    async with homes.create("alice", f'[memory]\nrules = "actr"\n{CONFIG}') as alice:
+        blocks = await live(alice, homes)
+        await worn(alice, homes, blocks)
+        assert (await alice.compact(keep=0)).blocks > 2
+        await export_to(alice, tmp_path / "file")
+        rows = [alice.ground.memory.row_named(block) for block in blocks]
+        hour = alice.ground.clock.hour
+        ages = [hour - alice.ground.memory.own.history.past(row)[LAST] for row in rows]
+    async with homes.create("bob") as bob:
+        for _ in range(200):
+            homes.pass_minutes(20)
+            await bob.learn("what bob knows")
+        await import_from(bob, tmp_path / "file")
+        own, memory = bob.ground.identity.public, bob.ground.memory
+        other = (await rebuild(bob.ground.store, own, get_rules("actr"))).own
+        rows = [memory.sync.index.row(bytes.fromhex(block)) or 0 for block in blocks]
+        hour = bob.ground.clock.hour
+        assert [hour - other.history.past(row)[LAST] for row in rows] == pytest.approx(ages)

@@ -9,9 +9,10 @@ from typing import Final
 from loremesh.node import evidence
 from loremesh.node.aggregates import check
 from loremesh.node.events import INCARNATION_BYTES, Aggregate
-from loremesh.node.exchange.lines import MAX_WALL_MS
+from loremesh.node.exchange.lines import MAX_HOUR, MAX_WALL_MS
 from loremesh.node.firsthand import MAX_CONTEXTS_PER_BLOCK
 from loremesh.node.ownstate import FoldError
+from loremesh.node.rulebook import remembered_hours
 from loremesh.node.rules import MAX_STABILITY_H
 from loremesh.sync.content import context_label
 from loremesh.sync.errors import InvalidInput
@@ -69,6 +70,11 @@ def _bounds(event: Aggregate) -> Iterator[tuple[str, float, float, float]]:
         yield "register_stability_h", stability_h, 0.0, MAX_STABILITY_H
     for name in ("difficulty", "published_difficulty"):
         yield name, getattr(event, name), 1.0, 10.0
+    for hour in (event.first_hour, event.t_last_h, *event.stamps_h):
+        yield "first_hour, t_last_h and stamps_h", hour, -MAX_HOUR, MAX_HOUR
+    # What a model remembers goes into its formulas: out of any number could come one that is not finite.
+    for value, is_hour in zip(event.history, remembered_hours(event.forgetting), strict=False):
+        yield "history", value, -MAX_HOUR if is_hour else 0, MAX_HOUR if is_hour else MAX_COUNT
     for version in event.versions:
         yield "versions", version, 0, MAX_VERSION
     for alpha_fx, beta_fx in zip(event.alpha_fx, event.beta_fx, strict=False):

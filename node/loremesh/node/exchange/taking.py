@@ -210,7 +210,7 @@ class _Taking:
         if isinstance(told, Counted) and told.exact:
             self._withdraw_estimates(source, row, told)
         if isinstance(told, Aggregate):
-            told = moved(told, self._shift_h, self._hour, self._own.rules)
+            told = moved(told, self._shift_h, self._hour)
         told = self._within_bounds(row, told)
         self._count("events_new")
         self._last[source, row] = line.n
