@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 
 from loremesh.node import summarising
@@ -250,6 +251,27 @@ async def test_a_node_that_is_up_summarises_by_itself_once(tmp_path: Path) -> No
         homes.summariser.mute = False
         assert (await node.summarise()).written == 1
         assert await node._summarising.run_if_due() == ""
+
+
+async def test_a_summariser_that_was_away_is_asked_again_after_a_while(tmp_path: Path) -> None:
+    """With nothing new in the home: not at once, then after twice as long, then the group has its summary."""
+    homes = TierHomes(tmp_path)
+    clock = [0.0]
+    async with homes.create("home") as node:
+        ground = node.ground
+        ground.parts = msgspec.structs.replace(ground.parts, monotonic_s=lambda: clock[0])
+        await node.learn_many([*INDEXER, *QUOTA])
+        await node.consolidate()
+        homes.summariser.away = True
+        asked = []
+        for clock[0] in (0.0, 59.0, 60.0, 179.0, 180.0):
+            assert "is away" in await node._summarising.run_if_due()
+            asked.append(len(homes.summariser.asked))
+        assert asked == [2, 2, 4, 4, 6]
+        homes.summariser.away = False
+        clock[0] = 420.0
+        assert await node._summarising.run_if_due() == ""
+        assert len(summaries(ground)) == 2
 
 
 async def test_an_export_has_no_summaries_and_a_round_trip_is_the_identity(

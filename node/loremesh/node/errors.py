@@ -25,3 +25,7 @@ class Conflict(NodeError):
 
 class Unavailable(NodeError):
     """Something outside the node is needed and not there: the bus, an embedder, a port."""
+
+
+class Refused(Unavailable):
+    """A service took this one question for none that it answers; it may take others."""

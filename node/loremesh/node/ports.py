@@ -99,7 +99,8 @@ class Summariser(Protocol):
     async def summarise(self, texts: Sequence[str], budget: int) -> str | None:
         """What the texts say, in at most `budget` tokens (`extract.tokens`); None where nothing can be said.
 
-        None leaves the texts without a summary, as does an error (`Unavailable`): nothing is made up.
+        None leaves the texts without a summary, as does an error: nothing is made up. Raises Refused when
+        these texts are not taken, Unavailable when nothing is for now.
         """
         ...
 

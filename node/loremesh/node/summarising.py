@@ -7,6 +7,7 @@ again, some in one transaction. What a run that was killed had written stays, an
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from loremesh.node import evidence
 from loremesh.node.clock import ActiveClock
-from loremesh.node.errors import Unavailable
+from loremesh.node.errors import Refused, Unavailable
 from loremesh.node.events import Event
 from loremesh.node.extract import tokens
 from loremesh.node.gathering import ALONE, Bounds, Groups
@@ -24,6 +25,7 @@ from loremesh.node.ground import Ground
 from loremesh.node.memory import Memory
 from loremesh.node.opening import encode_fingerprint
 from loremesh.node.parts import Progress
+from loremesh.node.rating import spending
 from loremesh.node.store.values import NewBlock
 from loremesh.node.tier_results import Summarised
 from loremesh.node.tiers import Level
@@ -51,6 +53,10 @@ TOO_LONG: Final = 2
 MAX_UNAVAILABLE: Final = 3
 """Calls in a row that found the summariser away, after which a run asks no more."""
 
+FIRST_WAIT_S: Final = 60.0
+LONGEST_WAIT_S: Final = 24 * 3_600.0
+"""Before a running node asks again after such a run: a minute, then twice as long each time, up to a day."""
+
 MAX_GIVEN_UP: Final = 4_096
 """Groups that the summariser had no answer for, remembered so that the background does not ask again."""
 
@@ -74,8 +80,11 @@ class Examined(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Placing(msgspec.Struct):
-    """A run's groups; `looked` (bool[n]): rows that were looked at. `summary`: by group, the row it has."""
+    """A run's groups, by the vectors of `model`; `looked` (bool[n]): rows that were looked at. `summary`: by
+    group, the row it has.
+    """
 
+    model: str
     groups: Groups
     looked: Flags
     todo: list[int]
@@ -94,6 +103,7 @@ class _Made(msgspec.Struct, frozen=True):
 class _Tally(msgspec.Struct):
     written: int = 0
     failed: int = 0
+    away: bool = False
     troubles: dict[str, None] = msgspec.field(default_factory=dict)
 
 
@@ -106,9 +116,11 @@ class Summarising:
         self._given_up: set[Rows] = set()
         self._seen = b""
         self._trouble = ""
+        self._wait_s, self._again_s = 0.0, -math.inf
 
     async def run_if_due(self) -> str:
-        """Bring the summaries up to date when blocks have come into view or left it since the last call.
+        """Bring the summaries up to date when blocks have come into view or left it since the last call that
+        found the summariser there; after one that did not only when its wait is over.
 
         In words what could not be summarised then, and still is not; '' for nothing.
         """
@@ -119,9 +131,10 @@ class Summarising:
             return np.packbits(_open(memory, memory.length)).tobytes()
 
         seen = await self._ground.exclusive(in_view)
-        if seen != self._seen:
+        if seen != self._seen and self._ground.parts.monotonic_s() >= self._again_s:
             await self.run(retry=False)
-            self._seen = seen
+            if not self._wait_s:
+                self._seen = seen
         return self._trouble
 
     async def run(self, progress: Progress | None = None, *, retry: bool = True) -> Summarised:
@@ -143,8 +156,8 @@ class Summarising:
                 if progress is not None:
                     progress(done, count)
             tally = await self._write(placing, count, progress)
-            if count:
-                await ground.exclusive(lambda: self._save(placing))
+            self._wait(tally.away)
+            await ground.exclusive(lambda: self._save(placing))
             said = "; ".join(tally.troubles)
             self._trouble = said or (self._trouble if self._given_up else "")
             tiers = ground.memory.own.tiers
@@ -170,7 +183,7 @@ class Summarising:
         )
         looked = await self._looked(memory, bounds)
         todo = np.flatnonzero(_open(memory, memory.length) & ~looked & (groups.group == ALONE))
-        return _Placing(groups, looked, todo.tolist(), list(rows))
+        return _Placing(_model(memory), groups, looked, todo.tolist(), list(rows))
 
     async def _place(self, placing: _Placing, at: int) -> None:
         """Give the next blocks their groups."""
@@ -200,14 +213,16 @@ class Summarising:
             try:
                 one = await self._summarise(summary, sources)
                 away = 0
+            except Refused as error:
+                one, away = str(error), 0
             except Unavailable as error:
-                one, away = str(error), away + 1
+                one, away, tally.away = str(error), away + 1, True
             if isinstance(one, _Made):
                 made.append(one)
             else:
                 tally.failed += 1
                 tally.troubles[one] = None
-                if len(self._given_up) < MAX_GIVEN_UP:
+                if not away and len(self._given_up) < MAX_GIVEN_UP:
                     self._given_up.add(sources)
             if made and (len(made) >= BATCH_GROUPS or clock_s() - since_s > BATCH_S):
                 tally.written += await self._keep(made)
@@ -267,7 +282,8 @@ class Summarising:
             readable = memory.readable()
             kept = sum(writing.take(one) for one in made if readable[list(one.sources)].all())
             if writing.events:
-                await self._ground.record(writing.events, writing.blocks)
+                records = spending(self._ground.parts.budget)
+                await self._ground.record(writing.events, writing.blocks, records=records)
                 memory.sync.index.ensure([block.block_id for block in writing.blocks])
             return kept
 
@@ -287,10 +303,21 @@ class Summarising:
                 looked[: len(bits)] = bits > 0
         return looked
 
+    def _wait(self, away: bool) -> None:
+        """How long the background leaves a summariser alone that was away, or was not."""
+        wait_s = min(max(2.0 * self._wait_s, FIRST_WAIT_S), LONGEST_WAIT_S)
+        self._wait_s = wait_s if away else 0.0
+        self._again_s = self._ground.parts.monotonic_s() + self._wait_s
+
     async def _save(self, placing: _Placing) -> None:
-        alone = placing.looked & (placing.groups.group == ALONE)
-        examined = Examined(_model(self._ground.memory), placing.groups.bounds, np.packbits(alone).tobytes())
-        await self._ground.record([], records={EXAMINED_RECORD: msgspec.msgpack.encode(examined)})
+        """Note which blocks were left alone, and what the summariser has cost."""
+        records = spending(self._ground.parts.budget)
+        if placing.todo and placing.model == _model(self._ground.memory):
+            alone = placing.looked & (placing.groups.group == ALONE)
+            examined = Examined(placing.model, placing.groups.bounds, np.packbits(alone).tobytes())
+            records[EXAMINED_RECORD] = msgspec.msgpack.encode(examined)
+        if records:
+            await self._ground.record([], records=records)
 
     def _bounds(self) -> Bounds:
         settings = self._ground.settings.tiers

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -14,6 +14,8 @@ from loremesh.node.consolidating import BATCH_BLOCKS, consolidate
 from loremesh.node.ground import Ground
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 STEP_BLOCKS: Final = BATCH_BLOCKS * 4
 """Blocks that one round of background consolidation takes on."""
@@ -35,20 +37,29 @@ async def keep_up(
     failures = 0
     while True:
         await asyncio.sleep(min(pause_s * 2**failures, max(LONGEST_PAUSE_S, pause_s)))
-        try:
-            done = await consolidate(ground, limit=STEP_BLOCKS, patient=True)
-            await ground.checkpoint_if_due()
-            await bound()
-            unsaid = await summarise() if ground.settings.tiers.background else ""
-            failures = 0
-        except Exception as error:
-            failures = min(failures + 1, 8)
-            trouble(str(error))
-            log.warning("consolidation_failed", error=str(error))
-        else:
-            if done.why:
-                trouble(f"not rated: {done.why}")
-            elif unsaid:
-                trouble(f"not summarised: {unsaid}")
-            elif done.rated or not done.waiting:
-                trouble("")
+        failed: list[str] = []
+        done = await _tried(failed, lambda: consolidate(ground, limit=STEP_BLOCKS, patient=True))
+        await _tried(failed, ground.checkpoint_if_due)
+        await _tried(failed, bound)
+        unsaid = await _tried(failed, summarise) if ground.settings.tiers.background else ""
+        failures = min(failures + 1, 8) if failed else 0
+        if failed:
+            trouble(failed[0])
+        elif done is not None and done.why:
+            trouble(f"not rated: {done.why}")
+        elif unsaid:
+            trouble(f"not summarised: {unsaid}")
+        elif done is not None and (done.rated or not done.waiting):
+            trouble("")
+
+
+async def _tried(failed: list[str], work: Callable[[], Awaitable[T]]) -> T | None:
+    """What `work` gives; None where it fails, which is said in `failed` and must not hold up the others: a
+    service that is away is no reason for a log without bounds.
+    """
+    try:
+        return await work()
+    except Exception as error:
+        failed.append(str(error))
+        log.warning("upkeep_failed", error=str(error))
+        return None

@@ -62,7 +62,7 @@ class ModelHomes(TierHomes):
             kind="summariser",
             timeouts=Timeouts(read_s=2.0, whole_s=4.0),
         )
-        return msgspec.structs.replace(super().parts(name), summariser=ChatSummariser(chat))
+        return msgspec.structs.replace(super().parts(name), summariser=ChatSummariser(chat), budget=budget)
 
 
 def asked(request: Request) -> list[str]:
@@ -100,10 +100,11 @@ async def test_summaries_come_from_the_model_with_its_name_a_group_at_a_time(tmp
     ("reply", "why"),
     [
         (says(401, f"bad key {KEY}"), "status 401"),
+        (says(400, " " * 785 + KEY), "status 400"),
         (talks("I would rather not."), "no summary"),
         (talks('{"summary": "' + "word " * 2_000 + '"}'), "no summary"),
     ],
-    ids=["refused", "prose", "endless"],
+    ids=["refused", "refused with half a key", "prose", "endless"],
 )
 async def test_a_service_that_fails_leaves_groups_without_a_summary_and_says_why(
     tmp_path: Path, reply: Reply, why: str
@@ -115,7 +116,7 @@ async def test_a_service_that_fails_leaves_groups_without_a_summary_and_says_why
         done = await node.summarise()
         assert (done.written, done.failed, done.summaries) == (0, 2, 0)
         assert why in done.trouble
-        assert KEY not in done.trouble
+        assert KEY[:7] not in done.trouble
         it.replies = [answers]
         again = await node.summarise()
         assert (again.written, again.failed, again.trouble) == (2, 0, "")
@@ -124,7 +125,7 @@ async def test_a_service_that_fails_leaves_groups_without_a_summary_and_says_why
 
 
 async def test_a_spent_budget_stops_the_run_and_is_said(tmp_path: Path) -> None:
-    """One call an hour: the first group is done, the other is left and told."""
+    """One call an hour: the first group is done, the other is left and told, after a restart as well."""
     async with service(answers) as it:
         homes = ModelHomes(tmp_path, it, calls=1)
         async with homes.create("home", "[tiers]\nthreshold = 0.5\nabstract_from = 99\n") as node:
@@ -133,6 +134,27 @@ async def test_a_spent_budget_stops_the_run_and_is_said(tmp_path: Path) -> None:
             done = await node.summarise()
             assert (done.written, done.failed) == (1, 1)
             assert "budget" in done.trouble
+        async with homes.open("home") as node:
+            done = await node.summarise()
+            assert (done.written, done.failed) == (0, 1)
+            assert "budget" in done.trouble
+
+
+async def test_texts_that_a_service_does_not_take_are_not_sent_again(tmp_path: Path) -> None:
+    """By a node that is up: the others have their summary, and what was refused waits to be asked for."""
+
+    def picky(request: Request) -> Answer:
+        return (says(422, "no") if "indexer" in asked(request)[0] else answers)(request)
+
+    async with service(picky) as it, ModelHomes(tmp_path, it).create("home") as node:
+        await node.learn_many([*INDEXER, *QUOTA])
+        await node.consolidate()
+        for _ in range(2):
+            assert "status 422" in await node._summarising.run_if_due()
+            await node.learn(f"What else is new {node.ground.memory.length}")
+            await node.consolidate()
+        assert len(summaries(node.ground)) == 1
+        assert sum("indexer" in asked(request)[0] for request in it.requests) == 1
 
 
 async def test_a_long_group_is_sent_its_even_share(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 20.0
 """A service that asks for a longer pause is reported instead: the caller has a turn of its own later."""
 
+OF_ONE_QUESTION: Final = frozenset({400, 413, 422})
+"""What services say of a single question (too long, refused by a filter); all else concerns every one."""
+
 _SHOWN_CHARACTERS: Final = 200
 _AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
@@ -224,10 +227,11 @@ class HttpService:
 
     def _said(self, reply: bytes) -> str:
         """The beginning of what the service says, printable, without the key should the service repeat it."""
-        text = reply[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")
+        text = reply.decode("utf-8", "replace")
         key = self._client.headers.get("Authorization", "").removeprefix("Bearer ")
         if key:
             text = text.replace(key, "[key]")
+        text = text[: 4 * _SHOWN_CHARACTERS]  # not before the key is out: half of one would stay
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_SHOWN_CHARACTERS]
         return f": {text}" if text else ""
 

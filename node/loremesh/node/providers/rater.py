@@ -17,7 +17,7 @@ import msgspec
 from loremesh.node.errors import NodeError
 from loremesh.node.ports import Ratings
 from loremesh.node.providers.chat import Chat
-from loremesh.node.providers.http import ServiceError
+from loremesh.node.providers.http import OF_ONE_QUESTION, ServiceError
 
 PROMPT_VERSION: Final = 1
 """Stated in the rater's name: another prompt is another rater, and is calibrated anew."""
@@ -33,9 +33,6 @@ PARALLEL: Final = 4
 
 GIVE_UP_AFTER: Final = 8
 """Texts in a row without a usable answer, after which the others are not asked about: it is not the texts."""
-
-OF_ONE_TEXT: Final = frozenset({400, 413, 422})
-"""What services say of a single question (too long, refused by a filter); all else concerns every one."""
 
 SYSTEM: Final = """\
 You rate notes for the long-term memory of an agent that does work with tools. Rate how much the note is \
@@ -115,7 +112,7 @@ class _Asking:
 
 
 def _of_one_text(error: NodeError) -> bool:
-    return isinstance(error, ServiceError) and error.status in OF_ONE_TEXT
+    return isinstance(error, ServiceError) and error.status in OF_ONE_QUESTION
 
 
 def parsed(said: str) -> float | None:

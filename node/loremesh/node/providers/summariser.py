@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
+from loremesh.node.errors import Refused
 from loremesh.node.providers.chat import Chat
+from loremesh.node.providers.http import OF_ONE_QUESTION, ServiceError
 
 PROMPT_VERSION: Final = 1
 """Stated in the summariser's name: another prompt says other things."""
@@ -51,11 +53,18 @@ class ChatSummariser:
         return f"{self._chat.name} summary {PROMPT_VERSION}"
 
     async def summarise(self, texts: Sequence[str], budget: int) -> str | None:
-        """What the model says, None where that is no summary. Raises Unavailable when it cannot be asked."""
+        """What the model says, None where that is no summary. Raises Refused for texts that the service does
+        not take, Unavailable when it cannot be asked.
+        """
         share = GIVEN_CHARACTERS // max(len(texts), 1)
         question = msgspec.json.encode([text[:share] for text in texts]).decode()
         system = SYSTEM.format(words=max(int(budget * WORDS_PER_TOKEN), 1))
-        said = await self._chat.complete(question, 2 * budget + THINKING_TOKENS, system=system)
+        try:
+            said = await self._chat.complete(question, 2 * budget + THINKING_TOKENS, system=system)
+        except ServiceError as error:
+            if error.status in OF_ONE_QUESTION:
+                raise Refused(str(error), error.hint) from None
+            raise
         return None if said.cut else parsed(said.text)
 
     async def close(self) -> None:
