@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -385,3 +386,32 @@ async def test_the_former_service_is_asked_and_another_hosts_key_is_not_shown_to
 def test_counting_stands_for_hashing() -> None:
     """The tests' embedder has the fingerprint that the built-in one has: the names above mean it."""
     assert CountingEmbedder().fingerprint == HashingEmbedder(DIMENSION).fingerprint
+
+
+async def test_an_embedder_that_is_asked_while_another_comes_into_use_answers_first(
+    homes: Homes, changed: To
+) -> None:
+    """A recall under way is answered, not broken off, and only then is the model before let go."""
+    await filled(homes, 3)
+    former, asked, go_on = Turned("former"), asyncio.Event(), asyncio.Event()
+    inner = homes.embedder
+
+    async def embed(texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        if query:
+            asked.set()
+            await go_on.wait()
+        assert not former.closed
+        return await inner.embed(texts, query=query)
+
+    former.fingerprint = inner.fingerprint
+    former.embed = embed  # type: ignore[method-assign]
+    homes.embedder = former  # type: ignore[assignment]
+    changed()
+    async with homes.open("alice") as node:
+        recall = asyncio.create_task(node.recall(fact(1)))
+        await asked.wait()
+        assert (await node.reembed()).changed
+        assert not former.closed
+        go_on.set()
+        assert (await recall).hits
+        assert former.closed

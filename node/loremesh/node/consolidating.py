@@ -67,10 +67,8 @@ async def _embed(ground: Ground, rows: Sequence[int], texts: dict[int, str]) -> 
     lacking = [row for row in rows if matrix is None or not matrix.has(row)]
     if not lacking:
         return 0
-    embedder = await ground.embedder()
     # In the form that the block's id stands for: a vector must not depend on who brought the text.
-    vectors = await embedder.embed([normalise(texts[row]) for row in lacking])
-    fingerprint = embedder.fingerprint
+    fingerprint, vectors = await ground.embed([normalise(texts[row]) for row in lacking])
 
     async def work() -> int:
         if ground.memory.fingerprint not in (None, fingerprint):

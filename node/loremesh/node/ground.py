@@ -102,6 +102,7 @@ class Ground:
         self._dead: list[int] = []
         self._lock = asyncio.Lock()
         self._embedder: Embedder | None = None
+        self._asked: list[Embedder] = []
         self._embedder_lock = asyncio.Lock()
         self._checkpointed = checkpointed
 
@@ -240,8 +241,21 @@ class Ground:
         async with self._embedder_lock:
             former, self._embedder = self._embedder, embedder
             self.superseded = False
-        if former is not None and former is not embedder:
+        if former is not None and former is not embedder and former not in self._asked:
             await former.close()
+
+    async def embed(
+        self, texts: Sequence[str], *, query: bool = False
+    ) -> tuple[Fingerprint, NDArray[np.float32]]:
+        """Unit vectors of texts in normal form, [n, dimension], and whose they are. Raises as `embedder`."""
+        embedder = await self.embedder()
+        self._asked.append(embedder)
+        try:
+            return embedder.fingerprint, await embedder.embed(texts, query=query)
+        finally:
+            self._asked.remove(embedder)
+            if embedder is not self._embedder and embedder not in self._asked:
+                await embedder.close()  # another came into use meanwhile
 
     async def query_vector(self, text: str) -> QueryVector | None:
         """The query's unit vector and its model; None while no block has one.
@@ -252,14 +266,13 @@ class Ground:
         if self.memory.matrix is None or not len(self.memory.matrix):
             return None
         try:
-            embedder = await self.embedder()
-            vector: NDArray[np.float32] = (await embedder.embed([normalise(text)], query=True))[0]
+            model, vectors = await self.embed([normalise(text)], query=True)
         except Unavailable as error:
             if not self.superseded:
                 raise
             log.warning("recalled_by_words_alone", error=str(error))
             return None
-        return QueryVector(embedder.fingerprint, vector)
+        return QueryVector(model, vectors[0])
 
     async def checkpoint_if_due(self) -> bool:
         """Write the checkpoint when enough has happened since the last one."""
