@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import structs
 
 from loremesh.node.aggregates import by_context, set_course
@@ -164,8 +166,10 @@ def _aggregate(state: OwnState, row: int, source: int, event: Aggregate, whole: 
         columns.imported_b[row] += more_b
     alone = len(files.known[row]) == 1 and not (columns.self_a[row] or columns.self_b[row])
     if whole and alone and event.stability_h > 0.0:
+        until_h = columns.t_last_h[row] if columns.stability_h[row] > 0.0 else -math.inf
         start(columns, row, event.hour)
         set_course(state, row, event)
+        columns.t_last_h[row] = max(event.t_last_h, until_h)  # it may have been rated here since
 
 
 def _counted(state: OwnState, row: int, source: int, event: Counted, whole: bool) -> None:

@@ -204,3 +204,23 @@ async def test_hours_that_another_model_remembers_are_those_of_this_home(
         rows = [memory.sync.index.row(bytes.fromhex(block)) or 0 for block in blocks]
         hour = bob.ground.clock.hour
         assert [hour - other.history.past(row)[LAST] for row in rows] == pytest.approx(ages)
+
+
+async def test_a_sum_makes_no_block_older_than_it_is_here(homes: Homes, tmp_path: Path) -> None:
+    """Rated here, and used there long before that: the block's last event is still the rating."""
+    async with homes.create("alice") as alice, homes.create("bob") as bob:
+        blocks = await live(alice, homes)
+        await export_to(alice, tmp_path / "single")
+        await worn(alice, homes, blocks)
+        assert (await alice.compact(keep=0)).blocks > 2
+        for number in range(30):
+            homes.pass_minutes(20)
+            await alice.learn(f"what else alice knows, {number}")
+        await export_to(alice, tmp_path / "summed")
+        await import_from(bob, tmp_path / "single")
+        assert (await bob.rescore(blocks)).rated
+        last_h, rows = bob.ground.memory.own.columns.t_last_h, range(len(blocks))
+        rated_h = [last_h[row] for row in rows]
+        assert (await import_from(bob, tmp_path / "summed")).counts.events_new
+        assert [last_h[row] for row in rows] == rated_h
+        await faultless(bob)
