@@ -15,11 +15,13 @@ import pytest
 
 from loremesh.node import summarising
 from loremesh.node.events import Summarise, decode_own
-from loremesh.node.exchange.files import export_to
+from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.extract import tokens
 from loremesh.node.node import Node
 from loremesh.node.store.values import Kind
 from loremesh.node.tier_results import Summarised
+from loremesh.sync.errors import InvalidInput
+from tests.node.exchange.homes_with_files import put_together, taken_apart
 from tests.node.guests import guest_in
 from tests.node.homes import faultless
 from tests.node.tier_homes import (
@@ -283,6 +285,28 @@ async def test_an_export_has_no_summaries_and_a_round_trip_is_the_identity(
     await node.summarise()
     await export_to(node, after)
     assert after.read_bytes() == plain.read_bytes()
+
+
+async def test_a_file_cannot_make_a_block_of_a_summary(node: Node, tmp_path: Path) -> None:
+    """Nothing is learned, linked or counted under its id, whoever read that off an answer."""
+    await node.summarise()
+    (summary, *_) = summaries(node.ground)
+    ids = node.ground.memory.block_hex(summary), block_of(node, LONE)
+    await export_to(node, tmp_path / "file")
+    told = taken_apart((tmp_path / "file").read_bytes())
+    for line in told:
+        for source in line.get("sources", ()):
+            source["origin"] = "ab" * 32
+        for name in ("id", "block"):
+            if line.get(name) == ids[1]:
+                line[name] = ids[0]
+                if line["line"] == "block":
+                    line["text"] = None
+    put_together(tmp_path / "other", told)
+    rows = node.ground.store.position.n
+    with pytest.raises(InvalidInput, match="is a summary of this home"):
+        await import_from(node, tmp_path / "other")
+    assert node.ground.store.position.n == rows
 
 
 async def test_opening_again_knows_the_summaries_with_and_without_a_checkpoint(

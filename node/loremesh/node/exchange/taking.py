@@ -166,6 +166,8 @@ class _Taking:
             if not self._page.dry_run:
                 raise InvalidInput("block", f"{id_.hex()} is not here: send its text in a page before")
             return UNKNOWN_ROW
+        if row in self._own.tiers:
+            raise InvalidInput("block", f"{id_.hex()} is a summary of this home, which nothing happens to")
         return row
 
     def event(self, line: lines.Event) -> None:
