@@ -14,9 +14,12 @@ from loremesh.node.journal import NodeJournal
 from loremesh.node.node import Node
 from loremesh.node.ports import Ratings
 from loremesh.node.records import BUS_KEY, BusRecord, decode_record
-from loremesh.node.store import records
+from loremesh.node.store import log, records
 from loremesh.node.store.errors import DiskFull
+from loremesh.node.store.ledger import Ledger
 from loremesh.node.store.store import Store
+from loremesh.node.store.values import Kind as LogKind
+from loremesh.node.store.values import LogRow
 from loremesh.sync import spacestate
 from loremesh.sync.bodies import encode_blocks
 from loremesh.sync.content import block_id
@@ -260,3 +263,31 @@ async def test_work_that_fails_after_its_caller_left_is_told(tmp_path: Path) -> 
     assert [one["error"] for one in told if one["event"] == "work_failed_after_its_caller_left"] == [
         "OSError"
     ]
+
+
+async def test_forgetting_opens_frames_and_the_events_of_the_block_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of all the other events: what one forgetting costs does not grow with them."""
+    async with Homes(tmp_path).create("home") as node:
+        guest = await guest_in(node)
+        await take(node, guest.blocks(INDEXER, "Drain the queue"))
+        await take(node, guest.evidence(Row(INDEXER, 2, 0)))
+        block = (await node.learn(INDEXER)).block
+        other = (await node.learn("Drain the queue")).block
+        for _ in range(50):
+            await node.outcome(1.0, blocks=[other])
+        opened: list[int] = []
+        open_row = log.open_row
+
+        def noted(ledger: Ledger, raw: log.RawRow) -> LogRow:
+            opened.append(raw.kind)
+            return open_row(ledger, raw)
+
+        monkeypatch.setattr(log, "open_row", noted)
+        forgotten = await node.forget(block)
+        monkeypatch.undo()
+        assert forgotten.frames_cut == 2
+        assert opened
+        assert {*opened} == {LogKind.FRAME}
+        await faultless(node)

@@ -7,6 +7,7 @@ forgotten, then its key, content, vector, events and its rows in frames are dest
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -15,8 +16,11 @@ from loremesh.node import evidence
 from loremesh.node.framelog import FrameHead, FrameRest, decode_head, decode_rest, encode, rest_cut, restored
 from loremesh.node.ground import NO_ROW, Ground
 from loremesh.node.results import Forgotten
-from loremesh.node.store.values import Cut, Kind
+from loremesh.node.store.values import Cut
 from loremesh.sync.bodies import Blocks, Evidence, encode_blocks, encode_evidence
+
+FRAMES_READ: Final = 32
+"""Frames read at a time, of up to 256 KiB each."""
 
 
 class Cuts(msgspec.Struct, frozen=True):
@@ -79,9 +83,10 @@ async def cuts_of(ground: Ground, block_id: bytes) -> Cuts:
     """Every frame in the log that mentions the block, without it."""
     bodies: list[Cut] = []
     emptied: list[int] = []
-    async for rows in ground.store.scan():
-        for row in rows:
-            if row.kind is not Kind.FRAME or row.payload is None:
+    numbers = await ground.store.frame_numbers()
+    for start in range(0, len(numbers), FRAMES_READ):
+        for row in await ground.store.read(numbers[start : start + FRAMES_READ]):
+            if row.payload is None:
                 continue
             rest = decode_rest(row.payload)
             if rest.body is None or not _mentions(rest.body, block_id):

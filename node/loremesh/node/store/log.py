@@ -265,6 +265,11 @@ def frames_of(
     return frames
 
 
+def frame_numbers(connection: sqlite3.Connection, ledger: Ledger) -> list[int]:
+    """The log rows that are frames, ascending, found without a look at the others."""
+    return sorted(n for (n,) in connection.execute("SELECT n FROM log INDEXED BY log_frame WHERE kind = 3"))
+
+
 def positions_of(connection: sqlite3.Connection, ledger: Ledger) -> list[FeedPosition]:
     """What is held of every feed."""
     found = connection.execute(

@@ -315,6 +315,10 @@ class Store:
         """
         return await self._run(log.frames_of, feed, first, last, min(budget_bytes, REPLY_BYTES_MAX))
 
+    async def frame_numbers(self) -> list[int]:
+        """The log rows that are frames, ascending."""
+        return await self._run(log.frame_numbers)
+
     async def feeds(self) -> list[FeedPosition]:
         """What is held of every feed."""
         return await self._run(log.positions_of)
