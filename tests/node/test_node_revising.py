@@ -337,3 +337,22 @@ async def test_a_file_does_not_take_out_of_recall_what_was_held_before(homes: Ho
         assert await found(bob) == {OLD, NEW}
         assert (await bob.explain(old)).superseded_by == ""
         await faultless(bob)
+
+
+async def test_a_file_leaves_a_block_that_was_forgotten_here_forgotten(homes: Homes, tmp_path: Path) -> None:
+    """The block that took its place in the other home comes in with its head start, and is exported again."""
+    async with homes.create("alice") as alice:
+        block = await learned(alice)
+        await used(alice, block, 3, 1)
+        new = (await alice.revise(block, NEW)).block
+        head_start = (await alice.explain(new)).alpha
+        await export_to(alice, tmp_path / "alice.jsonl")
+    async with homes.create("empty") as empty:
+        await learned(empty, NEWER)
+        await empty.forget(await learned(empty))
+        await import_from(empty, tmp_path / "alice.jsonl")
+        assert await found(empty) == {NEW, NEWER}
+        assert (await empty.explain(new)).alpha == head_start
+        assert empty.ground.memory.own.decisions.rows() == []
+        await faultless(empty)
+        await export_to(empty, tmp_path / "empty.jsonl")

@@ -34,6 +34,7 @@ from loremesh.node.imported import Prior
 from loremesh.node.moves import (
     FULL_STEP,
     add_tags,
+    check_replaced,
     connect,
     count,
     head_start,
@@ -134,9 +135,10 @@ def _revise(state: OwnState, row: int, origin: bytes, event: Revise, whole: bool
     """The head start is the new block's, leaving recall the old one's: each where its history is the file's,
     or, of an old block that only peers know, where nothing happened to it here either.
     """
+    other = event.other
+    check_replaced(row, other)
     if whole:
         head_start(state, row, event)
-    other = event.other
     if other == row:
         return
     columns = state.columns

@@ -216,11 +216,15 @@ def weigh(state: OwnState, event: Recalibrated) -> None:
 
 
 def revise(state: OwnState, row: int, event: Revise) -> None:
-    if not 0 <= event.other < MAX_ROWS:
-        raise FoldError(f"the block in row {row} cannot take the place of row {event.other}")
+    check_replaced(row, event.other)
     head_start(state, row, event)
     if event.other != row:
         state.decisions.supersede(state.columns, row, event)
+
+
+def check_replaced(row: int, other: int) -> None:
+    if not 0 <= other < MAX_ROWS:
+        raise FoldError(f"the block in row {row} cannot take the place of row {other}")
 
 
 def head_start(state: OwnState, row: int, event: Revise) -> None:

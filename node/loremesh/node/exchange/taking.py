@@ -22,6 +22,7 @@ from loremesh.node.events import (
     Learn,
     Linked,
     Outcome,
+    Revise,
     Share,
     Trust,
     encode,
@@ -206,6 +207,8 @@ class _Taking:
             if row != UNKNOWN_ROW and row in told.others:
                 raise InvalidInput("others", "have the block itself among them")
             told = _without_forgotten(told)
+        if isinstance(told, Revise) and told.other == FORGOTTEN_ROW:
+            told = msgspec.structs.replace(told, other=row)  # it keeps its head start
         if isinstance(told, Counted) and self._no_news(source, row, told):
             self._count("events_known")
             return
