@@ -1,5 +1,7 @@
 """Links as columns: the same as a plain dict, whatever is done in whatever order."""
 
+import time
+
 import msgspec
 import numpy as np
 import pytest
@@ -165,3 +167,22 @@ def test_columns_that_do_not_go_together_are_refused(
         exported[name] = column
     with pytest.raises(ValueError, match="links"):
         Links.load(exported)
+
+
+def test_forgetting_many_blocks_costs_their_links_and_not_all_there_are() -> None:
+    """A log in which much was forgotten is replayed in little more than the time of one that kept it."""
+    links = Links()
+    for row in range(20_000):
+        for step in range(1, 6):
+            links.propose(row, row + step, 5)
+    links.edges()
+    begun = time.process_time()
+    for row in range(20_000, 20_050):
+        links.propose(row, row + 10, 5)
+        links.edges()
+    sorting_in = (time.process_time() - begun) / 50
+    begun = time.process_time()
+    for row in range(1_000):
+        links.drop(row)
+    assert (time.process_time() - begun) / 1_000 < sorting_in / 5
+    assert (links.of(999), links.degree(1_000)) == ([], 5)

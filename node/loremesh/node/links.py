@@ -145,11 +145,20 @@ class Links:
         return found
 
     def drop(self, row: int) -> None:
-        """The block was forgotten: whatever was said of it and another is gone."""
-        self._sort_in()
-        kept = (self._keys >> ROW_BITS != row) & (self._keys & _ROW_MASK != row)
-        if not kept.all():
-            self._keys, self._weight, self._hand = self._keys[kept], self._weight[kept], self._hand[kept]
+        """The block was forgotten: whatever was said of it and another is gone.
+
+        Its pairs are emptied and go when the columns are sorted next, so that many forgotten one after the
+        other cost what their links cost, not what all do.
+        """
+        self._waiting = {
+            key: held for key, held in self._waiting.items() if row not in (key >> ROW_BITS, key & _ROW_MASK)
+        }
+        start, stop = self._span(row)
+        back = self._keys.searchsorted((self._keys[start:stop] & _ROW_MASK) << ROW_BITS | row)
+        for pairs in (slice(start, stop), back):
+            self._weight[pairs] = 0
+            self._hand[pairs] = 0
+        self._stale = self._stale or stop > start
         if row < len(self._looked):
             self._looked[row] = 0
 
