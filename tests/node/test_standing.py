@@ -130,11 +130,14 @@ async def test_what_is_carried_over_names_the_block_it_came_from(node: Node) -> 
 
 
 async def test_blocks_that_score_alike_are_ranked_by_id_as_recall_does(node: Node) -> None:
-    """Nothing tells them apart but their ids."""
+    """Nothing tells them apart but their ids, and that is what is said."""
     texts = ["alpha one", "alpha two", "alpha three"]
     await node.learn_many(texts)
-    ranks = {named(text): (await stands(node, text, "beta", k=1)).rank for text in texts}
-    assert [ranks[block] for block in sorted(ranks)] == [1, 2, 3]
+    seen = {named(text): await stands(node, text, "beta", k=1) for text in texts}
+    assert [seen[block].rank for block in sorted(seen)] == [1, 2, 3]
+    last = seen[max(seen)]
+    assert (last.surfaces, last.margin, last.short_in) == (False, 0.0, "")
+    assert last.why == "it scores as the last of 1 hits, whose id comes first"
 
 
 async def test_it_is_a_read(homes: Homes, lived: Node) -> None:

@@ -83,6 +83,8 @@ def standing(memory: Memory, question: Question, seen: Look, row: int, foreign_s
         )
     if last is None or _before(memory, row, score, last):
         return structs.replace(answer, barred=Barred.QUOTA.name.lower(), why=Barred.QUOTA.value)
+    if score == last.score:
+        return structs.replace(answer, why=f"it scores as the last of {answer.k} hits, whose id comes first")
     weakest = min(answer.terms, key=lambda one: one.product - one.last_product)
     return structs.replace(answer, short_in=weakest.term, why=_short(answer, weakest))
 

@@ -57,7 +57,7 @@ class Standing(msgspec.Struct, frozen=True):
     none of them. `terms` and `sim` say what its score is made of. `last` is the k-th hit ('' where there are
     fewer), and `margin` the score less that one's. `why` says in words how it comes. `barred` names what
     keeps it out whatever its score: no_text, nobody, deprecated, archived, superseded, own_only, scope,
-    quota; `short_in` the term in which it falls short most.
+    quota; `short_in` the term in which it falls short most, '' where the scores are equal and ids decide.
     """
 
     query: str
