@@ -12,6 +12,7 @@ import pytest
 
 from loremesh.node.errors import Conflict, UnknownThing, UsageError
 from loremesh.node.node import Node
+from loremesh.node.store.store import Store
 from loremesh.sync.bodies import encode_blocks
 from loremesh.sync.content import block_id
 from loremesh.sync.errors import InvalidInput
@@ -363,6 +364,19 @@ async def test_trust_in_nobody_known_in_oneself_or_out_of_bounds_is_refused(node
         with pytest.raises(InvalidInput, match="trust"):
             await node.trust_set(bob.id, value)
     assert await node.trust_log() == []
+
+
+async def test_the_trust_log_reads_no_block_events(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it costs does not grow with the log: events about the home are read by themselves."""
+    bob = await guest_in(node, "bob", 1.0)
+    await node.learn("The door code is 4711")
+    await node.trust_set(bob.id, 0.5, why="new here")
+
+    def scan(*_: object, **__: object) -> None:
+        raise AssertionError("the whole log is read")
+
+    monkeypatch.setattr(Store, "scan", scan)
+    assert [change.why for change in await node.trust_log()] == ["new here"]
 
 
 # replay and forget

@@ -22,7 +22,6 @@ from loremesh.node.opening import decode_fingerprint, follow_trust
 from loremesh.node.replaying import digest
 from loremesh.node.results import Feed, PeerSeen, Status, TrustChange
 from loremesh.node.sharing import Sharing
-from loremesh.node.store.values import Kind
 from loremesh.node.wording import reword
 from loremesh.sync.fixed import ONE
 from loremesh.sync.intake import Intake
@@ -94,12 +93,10 @@ class Administration:
     async def trust_log(self) -> list[TrustChange]:
         """Every change of trust, oldest first."""
         changes = []
-        async for rows in self._ground.store.scan():
-            for row in rows:
-                if row.kind is Kind.HOME and row.payload is not None:
-                    event = decode_home(row.payload)
-                    if isinstance(event, Trust):
-                        changes.append(_change_seen(event))
+        for row in await self._ground.store.home_events():
+            event = None if row.payload is None else decode_home(row.payload)
+            if isinstance(event, Trust):
+                changes.append(_change_seen(event))
         return changes
 
     async def status(self, running: bool) -> Status:
