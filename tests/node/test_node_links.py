@@ -12,9 +12,11 @@ from loremesh.node import linking
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.links import Edges
+from loremesh.node.matrix import VectorMatrix
 from loremesh.node.nearest import nearest
 from loremesh.node.node import Node
 from loremesh.node.results import Neighbour
+from tests.node.exchange.homes_with_files import exported, put_together, taken_apart
 from tests.node.guests import guest_in, take
 from tests.node.homes import CONFIG, Homes, fact, faultless
 from tests.sync.world import Row
@@ -270,6 +272,73 @@ async def test_two_consolidations_at_once_link_each_block_once(
     await asyncio.gather(node.consolidate(), node.consolidate())
     assert [(await kinds(node, block)).count("linked") for block in blocks] == [1, 1, 1]
     assert (await neighbours(node, blocks[0])).keys() == {blocks[1], blocks[2]}
+
+
+async def test_a_block_forgotten_while_neighbours_are_looked_for_is_nobodys(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search goes on beside other work: what it found of a block that is gone is not written down."""
+    loop = asyncio.get_running_loop()
+    one, two, gone = [(await node.learn(text)).block for text in ALIKE]
+
+    def meanwhile(*arguments: object) -> object:
+        found = nearest(*arguments)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(node.forget(gone), loop).result(30)
+        return found
+
+    monkeypatch.setattr(linking, "nearest", meanwhile)
+    assert (await node.consolidate()).linked == 1
+    assert (await node.events(one))[1].detail["others"] == [two]
+    assert edges(node)[:2] == [[0, 1], [1, 0]]
+    await faultless(node)
+
+
+async def test_what_was_found_among_vectors_that_were_replaced_is_dropped(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another embedder came into use while the search went on: the blocks are compared by the next run."""
+    memory = node.ground.memory
+    blocks = [(await node.learn(text)).block for text in ALIKE]
+
+    def meanwhile(*arguments: object) -> object:
+        found = nearest(*arguments)  # type: ignore[arg-type]
+        assert memory.matrix is not None
+        assert memory.fingerprint is not None
+        other = VectorMatrix(memory.matrix.dimension)
+        other.set([0, 1, 2], memory.matrix.pieces(3)[0])
+        memory.change_vectors(memory.fingerprint, other)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(linking, "nearest", meanwhile)
+        done = await node.consolidate()
+    assert (done.linked, done.waiting) == (0, 3)
+    assert (await node.consolidate()).linked == 3
+    assert [(await kinds(node, block)).count("linked") for block in blocks] == [1, 1, 1]
+
+
+async def test_a_file_changes_no_link_that_is_there(homes: Homes, tmp_path: Path) -> None:
+    """Of blocks that were held before, a file adds links and moves none, proposed or made by hand."""
+    async with homes.create("alice") as alice, homes.create("bob") as bob:
+        await learned(alice, *ALIKE)
+        told = taken_apart(await exported(alice, tmp_path / "a.jsonl"))
+        for line in told:
+            if line.get("kind") == "linked":
+                line["detail"]["weights"] = [0.125] * len(line["detail"]["weights"])
+        one, two = await learned(bob, *ALIKE[:2])
+        three = (await bob.learn(ALIKE[2])).block
+        before = (await neighbours(bob, one))[two].base
+        await bob.connect(one, three, weight=0.75)
+        await import_from(bob, put_together(tmp_path / "other.jsonl", told))
+        assert {block: seen.base for block, seen in (await neighbours(bob, one)).items()} == {
+            two: before,
+            three: 0.75,
+        }
+        assert {block: seen.base for block, seen in (await neighbours(bob, two)).items()} == {
+            one: before,
+            three: 0.125,
+        }
+        await faultless(bob)
 
 
 async def test_a_link_that_no_event_made_is_found(homes: Homes) -> None:

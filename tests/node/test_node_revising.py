@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from loremesh.node.errors import Conflict, UnknownThing, UsageError
+from loremesh.node.events import Restore
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.node import Node
 from loremesh.sync.content import block_id
@@ -90,6 +91,20 @@ async def test_an_archived_block_can_be_deprecated_and_the_other_way_round(node:
     assert (await node.explain(block)).status == "deprecated"
     assert (await node.archive(block)).changed
     assert (await node.explain(block)).status == "archived"
+
+
+async def test_of_decisions_about_a_block_the_last_is_kept_in_memory(homes: Homes) -> None:
+    """However often it goes out and comes back; the log has them all, and `replay --check` compares."""
+    async with homes.create("alice") as node:
+        block = await learned(node)
+        own = node.ground.memory.own
+        for _ in range(3):
+            await node.archive(block, why="later")
+            await node.restore(block, why="now")
+        assert [one.why for one in own.decisions.trail(0)] == ["now"]
+        assert [event.kind for event in await node.events(block)].count("archive") == 3
+        own.decisions.apply(own.columns, 0, Restore(0.0, 0, "who knows", "nobody"))
+        assert (await node.replay(check=True)).faults == ["own state: decisions differ"]
 
 
 async def test_what_is_out_of_recall_says_so_when_it_is_learned_again(node: Node) -> None:

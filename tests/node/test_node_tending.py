@@ -96,6 +96,21 @@ async def test_no_answer_moves_nothing_and_is_told(node: Node) -> None:
     assert await node.explain(blocks[0]) == before
 
 
+async def test_a_block_forgotten_while_the_rater_thinks_is_not_rated(node: Node) -> None:
+    """The others are; nothing is written of the one that is gone."""
+    one, gone = await learned(node, 2)
+
+    class Slow(Moods):
+        async def rate(self, texts: Sequence[str]) -> Ratings:
+            await node.forget(gone)
+            return await super().rate(texts)
+
+    given(node, Slow())
+    done = await node.rescore([gone, one])
+    assert (done.rated, done.unrated, [told.block for told in done.found]) == (1, 1, [one])
+    await faultless(node)
+
+
 async def test_old_ratings_are_rated_again_the_oldest_first(homes: Homes) -> None:
     """Only those older than asked for and in recall; stopped half-way, the rest is done by the next run."""
     async with homes.create("alice", LONG_USE) as node:
@@ -172,6 +187,24 @@ async def test_a_link_by_hand_is_made_changed_and_taken_away(homes: Homes) -> No
         assert not (await node.connect(one, other, weight=0.0)).changed
         assert (await node.connect(one, other)).weight == 1.0
         await faultless(node)
+
+
+async def test_a_link_by_hand_is_by_hand_though_it_says_what_is_so(node: Node) -> None:
+    """With the weight that similarity proposed, and where two that were never linked are kept apart."""
+    one, two, three = [
+        (await node.learn(f"Restart the indexer after a schema change{end}")).block
+        for end in ("", " at night", " by day")
+    ]
+    await node.consolidate(limit=1)
+    assert (await node.connect(one, two, weight=0.0)).changed
+    assert not (await node.connect(two, one, weight=0.0)).changed
+    await node.consolidate()
+    seen = {link.block: link for link in (await node.explain(three)).neighbours}
+    assert seen.keys() == {one, two}, "and the first two were kept apart"
+    assert (await node.connect(three, one, weight=seen[one].base)).changed
+    seen = {link.block: link for link in (await node.explain(three)).neighbours}
+    assert (seen[one].kind, seen[two].kind) == ("by hand", "similar")
+    await faultless(node)
 
 
 async def test_what_cannot_be_linked_is_refused(node: Node) -> None:

@@ -47,7 +47,7 @@ MIN_W_INIT: Final = 0.1
 """DESIGN §3: a prior lighter than this would let one outcome decide."""
 
 MAX_LINKS: Final = 32
-"""Links that one event proposes: as many as similarity gives a block in all (`linking.DEGREE`)."""
+"""Links that one event proposes: as many as similarity gives a block in all (`proposing.DEGREE`)."""
 MAX_TAGS: Final = 32
 MAX_TAG_CHARACTERS: Final = 64
 MAX_WHY_CHARACTERS: Final = 1_000

@@ -24,7 +24,7 @@ MAX_BUDGET: Final = 1_000_000
 MAX_BLOCKS: Final = 256
 """Blocks named in one outcome or confirmation, as many as an episode can hold."""
 MAX_MIXED: Final = 8
-"""Frames in one mixture (`frames.MAX_PARTS`)."""
+"""Frames in one mixture."""
 MAX_ASKED: Final = 256
 """Spaces, and tags, that one recall can be limited to."""
 MAX_PAGE: Final = 1000
