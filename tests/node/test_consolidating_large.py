@@ -54,7 +54,7 @@ async def fill(homes: Homes, node: Node) -> None:
 
 
 @pytest.mark.slow
-async def test_one_new_block_among_fifty_thousand_embeds_and_rates_one_text(homes: Homes) -> None:
+async def test_fault_34_one_new_block_among_fifty_thousand_embeds_and_rates_one_text(homes: Homes) -> None:
     """Counted at the ports, after a restart too; and with nothing new, neither is asked at all."""
     async with homes.create("alice") as node:
         await fill(homes, node)

@@ -115,10 +115,10 @@ async def test_opening_with_another_embedder_changes_nothing_and_recall_goes_on(
         assert len(await vectors(node, homes.embedder.fingerprint)) == BLOCKS + 1
 
 
-async def test_reembedding_changes_over_at_once_and_nothing_of_the_old_is_left(
+async def test_fault_29_reembedding_changes_over_at_once_and_nothing_of_the_old_is_left(
     homes: Homes, changed: To
 ) -> None:
-    """Same dimension, other model: every vector is the new one's, before and after a restart (FAULTS 29)."""
+    """Same dimension, other model: every vector is the new one's, before and after a restart."""
     await filled(homes)
     new = changed()
     seen: list[tuple[int, int]] = []

@@ -103,7 +103,7 @@ async def killed_at(program: Program, stuck: asyncio.Event) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_consolidation_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_fault_34_a_killed_consolidation_goes_on_where_it_was(tmp_path: Path) -> None:
     """Of 200 blocks, 128 are embedded and 64 rated when the program is killed: the next run does the rest,
     shows its progress, and every block has one rating. One new block embeds one text and rates one.
     """
