@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loremesh.node import linking
+from loremesh.node import consolidating, linking
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.links import Edges
@@ -339,6 +339,34 @@ async def test_a_file_changes_no_link_that_is_there(homes: Homes, tmp_path: Path
             three: 0.125,
         }
         await faultless(bob)
+
+
+async def test_frames_may_come_in_before_and_while_links_are_looked_for(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows given out since the last refresh are nobody's neighbours; linking goes on beside them."""
+    bob = await guest_in(node)
+    blocks = [(await node.learn(text)).block for text in ALIKE]
+    loop, inner = asyncio.get_running_loop(), nearest
+
+    def meanwhile(*arguments: object) -> object:
+        texts = [f"Bob says that {number} is a number" for number in range(100, 140)]
+        frames = bob.blocks(*texts), bob.evidence(*(Row(text, 6, 2) for text in texts))
+        asyncio.run_coroutine_threadsafe(take(node, *frames), loop).result(30)
+        return inner(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(linking, "nearest", meanwhile)
+    search = linking.link
+
+    async def late(*arguments: object) -> int:
+        texts = [f"Bob says that {number} is odd" for number in range(100, 140)]
+        await take(node, bob.blocks(*texts), bob.evidence(*(Row(text, 6, 2) for text in texts)))
+        return await search(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(consolidating, "link", late)
+    await node.consolidate(limit=len(blocks))
+    assert (await neighbours(node, blocks[0])).keys() == {blocks[1], blocks[2]}
+    assert node.ground.memory.readable().sum() == len(ALIKE) + 80
 
 
 async def test_a_link_that_no_event_made_is_found(homes: Homes) -> None:

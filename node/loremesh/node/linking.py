@@ -39,7 +39,10 @@ async def link(ground: Ground, rows: Sequence[int]) -> int:
     count = ground.settings.graph.links
 
     async def begin() -> _Search | None:
-        return _begin(ground.memory, rows) if count else None
+        if not count:
+            return None
+        await ground.refresh()
+        return _begin(ground.memory, rows)
 
     search = await ground.exclusive(begin)
     if search is None:
@@ -55,6 +58,7 @@ async def link(ground: Ground, rows: Sequence[int]) -> int:
     )
 
     async def work() -> int:
+        await ground.refresh()  # frames came in while it was compared
         memory = ground.memory
         if memory.matrix is not search.matrix:
             return 0  # other vectors are in use by now: they are compared when it is their turn

@@ -125,13 +125,14 @@ class Memory:
 
     def readable(self) -> NDArray[np.bool_]:
         """Which rows a recall may hand out: those with content that somebody who counts stands behind and
-        that nobody withdrew here (deprecated, archived, superseded).
+        that nobody withdrew here (deprecated, archived, superseded). Rows that came after the last refresh
+        are not among them yet.
         """
         length = self.length
-        found = self.effective.rows.visible[:length].copy()
-        with_content = np.frombuffer(bytes(self.content[:length]), np.uint8)
-        found[: len(with_content)] &= with_content > 0
-        found[len(with_content) :] = False
+        found = np.zeros(length, np.bool_)
+        visible = self.effective.rows.visible[:length]
+        with_content = np.frombuffer(bytes(self.content[: len(visible)]), np.uint8) > 0
+        found[: len(with_content)] = visible[: len(with_content)] & with_content
         found &= ~self.withdrawn()
         return found
 
