@@ -1,13 +1,14 @@
 """Engines over a bus that loses, repeats, delays and forgets: the nodes end alike and say what happened."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import nats
 import pytest
 from msgspec import structs
 
-from loremesh.sync.busport import BusUnconfigured, FrameSubject
+from loremesh.sync.busport import BusUnconfigured, FrameSubject, Stored
 from loremesh.sync.engine import FeedStatus, SpacePhase
 from loremesh.sync.memory_bus import Faults, MemoryBus
 from loremesh.sync.nats_bus import NatsBus, NatsOptions
@@ -149,6 +150,46 @@ async def test_who_comes_back_behind_finds_out(team: Team) -> None:
     await cat.engine.start()
     await converged(ben, cat)
     assert masses(cat.node.state, TEXT) == {ann.peer.public: (5.0, 0.0)}
+
+
+async def test_a_head_that_came_before_its_senders_admission_is_made_up_for(team: Team) -> None:
+    """Nothing changes any more and nobody compares again: who was not heard is asked once it is a member."""
+    options = structs.replace(UNASKED, vector_s=1000.0)
+    ann, ben = team.member("ann", options=options), team.member("ben", options=options)
+    await ann.join()
+    await ann.learn(TEXT, 1.0, 0.0, 1)
+    await until(lambda: ann.status.phase is SpacePhase.CURRENT, "all is published")
+    stream = team.hub.streams[team.space.id]
+    admission = stream.frames[0]
+    team.hub.faults = Faults(drop=1.0)
+    await ben.join()
+    await until(lambda: len(stream.frames) == 3, "ben's admission is published, and all of it passed over")
+    assert isinstance(ben.bus, MemoryBus)
+    assert isinstance(ann.bus, MemoryBus)
+    buses = ann.bus, ben.bus
+    await until(lambda: all(bus.cursor_seq >= stream.seq for bus in buses), "nobody heard of the other")
+    team.hub.faults = Faults()
+
+    def refused(member: Member) -> int:
+        return member.status.counters.get("heads refused", 0)
+
+    def heard(member: Member) -> int:
+        return member.status.counters.get("heads heard", 0)
+
+    def again(frame: tuple[FrameSubject, Stored]) -> None:
+        stream.seq += 1
+        stream.frames.append((frame[0], Stored(stream.seq, frame[1].frame)))
+        team.hub.wake()
+
+    again(stream.frames[2])
+    await until(lambda: ben.peer.public in ann.node.space.members, "ann knows ben")
+    for version in (1, 2, 3):
+        before = refused(ben)
+        await ben.learn("another", float(version), 0.0, version)
+        await until(partial(lambda least: heard(ann) >= least, version), "ann heard ben, and compared once")
+        await until(partial(lambda least: refused(ben) > least, before), "ben refused what ann said")
+    again(admission)
+    await until(lambda: masses(ben.node.state, TEXT) == {ann.peer.public: (1.0, 0.0)}, "all is here")
 
 
 async def test_what_the_stream_lost_is_published_again(team: Team) -> None:

@@ -17,7 +17,7 @@ from loremesh.sync.enginevalues import Surroundings
 from loremesh.sync.feed import FeedKey, Want
 from loremesh.sync.messages import Message, open_message, seal_message
 from loremesh.sync.opening import Carried
-from loremesh.sync.outcomes import Deferred, Outcome, Rejected
+from loremesh.sync.outcomes import Deferred, Outcome, Reason, Rejected
 from loremesh.sync.repair import MAX_WANTS, HeadBody, ReplyBody, RequestBody
 from loremesh.sync.spacestate import SpaceState
 from loremesh.sync.status import UNSEEN, Behind
@@ -35,6 +35,8 @@ MAX_HOLDERS = 16
 """Peers remembered as having what a gap lacks."""
 MAX_VECTORS = 64
 """Peers whose vector is to be asked for."""
+MAX_STRANGERS = 64
+"""Peers whose messages came before their admission, remembered to be asked once that is here."""
 READ_BYTES = 4 << 20
 """Frames read from the stream at a time."""
 MAX_SILENCES = 3
@@ -89,6 +91,7 @@ class Fetcher:
         self._told: Counter[bytes] = Counter()
         self._silent_until: dict[bytes, float] = {}
         self._vectors: set[bytes] = set()
+        self._strangers: set[bytes] = set()
         self._searched_s: dict[FeedKey, float] = {}
         self._doubted: set[FeedKey] = set()
         """Chains of which somebody claimed more and had nothing to show."""
@@ -129,6 +132,19 @@ class Fetcher:
         if len(self._vectors) < MAX_VECTORS:
             self._vectors.add(peer)
             self._wake.set()
+
+    def unheard(self, message: Rejected) -> None:
+        """A message was refused. Where its sender is no member here yet, it is asked once it is one: what it
+        said is not said again while nothing changes.
+        """
+        if message.reason is Reason.NOT_A_MEMBER and len(self._strangers) < MAX_STRANGERS:
+            self._strangers.add(message.origin)
+
+    def admitted(self) -> None:
+        """Members may have come: those that were not heard before are asked what they hold."""
+        for peer in [peer for peer in self._strangers if peer in self._here().members]:
+            self._strangers.discard(peer)
+            self.ask_vector(peer)
 
     def retry(self) -> None:
         """Something changed (a new connection, a raised limit): everything is due now."""
@@ -255,6 +271,8 @@ class Fetcher:
     async def _digest(self, message: Message | Rejected) -> None:
         if isinstance(message, Rejected) or message.space != self._space:
             log.info("repair_reply_refused", why=message.detail if isinstance(message, Rejected) else "space")
+            if isinstance(message, Rejected):
+                self.unheard(message)
             return
         match message.content:
             case HeadBody():

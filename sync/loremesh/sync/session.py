@@ -220,6 +220,7 @@ class Session:
     async def _take(self, frame: bytes | Carried) -> Sequence[Outcome]:
         """The funnel, and what its outcomes say about what is missing."""
         outcomes = await self._around.admit(frame)
+        self._fetcher.admitted()
         for outcome in outcomes:
             self._outcomes[label(outcome)] += 1
             match outcome:
@@ -296,6 +297,7 @@ class Session:
                 message = open_message(self._around.state, sealed)
                 if isinstance(message, Rejected):
                     self._counters["heads refused"] += 1
+                    self._fetcher.unheard(message)
                 elif message.space == self._space and isinstance(message.content, HeadBody):
                     if self._may(self._heard, self._heads, message.origin):
                         self._heed(message, message.content)
