@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loremesh.node import consolidating, linking
+from loremesh.node.consolidating import consolidate
 from loremesh.node.errors import UsageError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.links import Edges
 from loremesh.node.matrix import VectorMatrix
 from loremesh.node.nearest import nearest
 from loremesh.node.node import Node
+from loremesh.node.ports import Ratings
 from loremesh.node.results import Neighbour
 from tests.node.exchange.homes_with_files import exported, put_together, taken_apart
 from tests.node.guests import guest_in, take
@@ -28,6 +32,18 @@ ALIKE = (
 )
 APART = "Certificates rotate in May"
 OFF = CONFIG + "[graph]\nlinks = 0\n"
+
+
+class Away:
+    """A rater whose service does not answer."""
+
+    name = "away"
+
+    async def rate(self, texts: Sequence[str]) -> Ratings:
+        return Ratings([None] * len(texts), "the service is away", stopped=True)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 async def learned(node: Node, *texts: str) -> list[str]:
@@ -109,6 +125,19 @@ async def test_peers_blocks_are_not_linked(node: Node) -> None:
     assert len(node.ground.memory.matrix) == 2, "the peer's block has its vector"
     assert (await node.explain(mine)).neighbours == []
     (theirs,) = await learned(node, ALIKE[0])
+    assert (await neighbours(node, mine)).keys() == {theirs}
+
+
+async def test_a_rater_that_is_away_holds_up_no_links(node: Node) -> None:
+    """A running node asks it again later; what has its vector already is linked meanwhile."""
+    bob = await guest_in(node)
+    await take(node, bob.blocks(ALIKE[0]), bob.evidence(Row(ALIKE[0], 6, 2)))
+    mine = (await node.learn(ALIKE[1])).block
+    node.ground.parts = msgspec.structs.replace(node.ground.parts, rater=Away())
+    assert (await consolidate(node.ground, patient=True)).unrated == 1
+    theirs = (await node.learn(ALIKE[0])).block
+    done = await consolidate(node.ground, patient=True)
+    assert (done.linked, done.unrated) == (1, 0)
     assert (await neighbours(node, mine)).keys() == {theirs}
 
 

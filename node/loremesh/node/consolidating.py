@@ -40,9 +40,7 @@ async def consolidate(
         if matrix is not None:
             # Those without a vector first, then those without links: what the rater has no answer for must
             # not hold them up for ever.
-            length = ground.memory.length
-            looked = ground.memory.own.links.looked(length) | ~ground.memory.linkable()
-            order = matrix.held(length).astype(np.int64) * 2 + looked
+            order = matrix.held(ground.memory.length).astype(np.int64) * 2 + ~ground.memory.unlinked()
             rows = rows[np.argsort(order[rows], kind="stable")]
         return [int(row) for row in rows]
 

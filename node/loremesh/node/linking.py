@@ -62,12 +62,12 @@ async def link(ground: Ground, rows: Sequence[int]) -> int:
         memory = ground.memory
         if memory.matrix is not search.matrix:
             return 0  # other vectors are in use by now: they are compared when it is their turn
-        linkable, looked = memory.linkable(), memory.own.links.looked(memory.length)
+        linkable, unlinked = memory.linkable(), memory.unlinked()
         proposing = Proposing(memory.own.links, count)
         events = []
         proposed = 0
         for row, near in zip(search.rows.tolist(), found, strict=True):
-            if not linkable[row] or looked[row]:
+            if not unlinked[row]:
                 continue
             for proposal in proposing.propose(row, [(other, cos) for other, cos in near if linkable[other]]):
                 event = evidence.linked(ground.stamp(), proposal.row, proposal.links, looked=proposal.looked)
@@ -84,8 +84,7 @@ def _begin(memory: Memory, rows: Sequence[int]) -> _Search | None:
     matrix = memory.matrix
     if matrix is None:
         return None
-    linkable = memory.linkable()
-    waiting = linkable & ~memory.own.links.looked(memory.length)
+    waiting = memory.unlinked()
     here = np.array([row for row in rows if waiting[row]], np.int64)
     if not len(here):
         return None
@@ -95,5 +94,5 @@ def _begin(memory: Memory, rows: Sequence[int]) -> _Search | None:
         here,
         np.array([vector for vector in vectors if vector is not None], np.float32),
         matrix.pieces(memory.length),
-        linkable,
+        memory.linkable(),
     )

@@ -163,7 +163,7 @@ class Memory:
         if rating:
             work |= unrated
         if linking:
-            work |= self.linkable() & ~self.own.links.looked(length)
+            work |= self.unlinked()
         return np.flatnonzero(readable & work)
 
     def linkable(self) -> NDArray[np.bool_]:
@@ -173,6 +173,11 @@ class Memory:
             return np.zeros(length, np.bool_)
         held = self.own.columns.views(max(length, self.own.columns.length)).held[:length] > 0
         found: NDArray[np.bool_] = self.readable() & held & self.matrix.held(length)
+        return found
+
+    def unlinked(self) -> NDArray[np.bool_]:
+        """Which of the linkable rows wait for their links to be looked for, bool[length]."""
+        found: NDArray[np.bool_] = self.linkable() & ~self.own.links.looked(self.length)
         return found
 
     def row_named(self, block: str, *, known: bool = True) -> int:

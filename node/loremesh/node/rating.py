@@ -76,9 +76,13 @@ class RatingRun:
         self.why = ""
 
     def worthwhile(self, rows: Sequence[int]) -> list[int]:
-        """Of rows that wait, those to be embedded, and those to be rated whose turn it is."""
-        matrix, due = self._ground.memory.matrix, set(self._due(rows))
-        return [row for row in rows if matrix is None or not matrix.has(row) or row in due]
+        """Of rows that wait, those to be embedded or linked, and those to be rated whose turn it is."""
+        memory, due = self._ground.memory, set(self._due(rows))
+        matrix = memory.matrix
+        if matrix is None:
+            return list(rows)
+        unlinked = memory.unlinked() & (self._ground.settings.graph.links > 0)
+        return [row for row in rows if not matrix.has(row) or unlinked[row] or row in due]
 
     async def rate(self, rows: Sequence[int], texts: Mapping[int, str]) -> None:
         """Ask for ratings of those of `rows` that are held and have none, and record what is answered."""
