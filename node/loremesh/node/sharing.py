@@ -159,8 +159,13 @@ class Sharing:
             ids = ", ".join(space.space.hex() for space in found)
             raise UnknownThing(f"{len(found)} spaces are named {named!r}", f"give the id of one: {ids}")
         if not found:
-            names = ", ".join(sorted(space.genesis.name for space in spaces.values())) or "none so far"
-            raise UnknownThing(f"this node is in no space {named[:80]!r}", f"its spaces are: {names}")
+            names = ", ".join(sorted(space.genesis.name for space in spaces.values()))
+            hint = (
+                f"its spaces are: {names}"
+                if names
+                else "it is in none so far: make one, or join one by its token"
+            )
+            raise UnknownThing(f"this node is in no space {named[:80]!r}", hint)
         return found[0]
 
     def spaces_named(self, named: Sequence[str]) -> tuple[bytes, ...]:

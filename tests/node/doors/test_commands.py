@@ -290,3 +290,34 @@ def test_old_outcomes_give_way_to_sums(ask: Ask, show: Callable[..., str]) -> No
     assert "in sum: 16 outcomes" in show("explain", block)
     replayed = ask("replay", "--check")
     assert (replayed["ok"], replayed["aggregates"] >= 1) == (True, True)
+
+
+def test_what_people_are_told_fits_a_terminal(ask: Ask, show: Callable[..., str]) -> None:
+    """Help, scores, weights, curves and events; ids in an event's details are as short as in tables."""
+    for command in ([], ["recall"], ["learn"], ["explain"], ["revise"], ["doctor"], ["restore"]):
+        told = show(*command, "--help")
+        assert max(map(len, told.splitlines())) <= 80
+        assert "..." not in told.replace("[OPTIONS]...", "").replace("[ARGS]...", "")
+    one, two = ask("learn", "Told in eighty columns")["block"], ask("learn", "Also told")["block"]
+    frame = "simulate=0.3,task=0.3,self=0.4"
+    recalled = show("recall", "told in columns", "--frame", frame, "--graph", "0.125", "-k", "2")
+    assert f"weights of frame {frame}: " in recalled
+    assert max(len(line) for line in recalled.splitlines() if not line.startswith("say how")) <= 80
+    explained = show("explain", one, "--query", "told in columns", "--frame", frame, "-k", "1")
+    assert max(len(line) for line in explained.splitlines() if "surface" not in line) <= 80
+    assert "720 h" in explained
+    best = ask("recall", "told in columns", "-k", "1")["hits"][0]["block"]
+    itself = show("explain", best, "--query", "told in columns", "-k", "1")
+    assert itself.count("hit 1") == 1, "no column beside it for the last hit, which it is"
+    show("connect", one, two)
+    (line,) = [line for line in show("events", one).splitlines() if "connect" in line]
+    assert line.endswith(f"other={two[:12]} weight=1")
+
+
+def test_worth_says_why_it_shows_nothing(show: Callable[..., str], tmp_path: Path) -> None:
+    """No outcomes yet is another thing than no candidates."""
+    home = str(tmp_path / "fresh")
+    keys = ("--key-file", str(tmp_path / "key"))
+    assert run(["--home", home, "init", *keys]) == 0
+    assert "no block has outcomes" in show("worth", "--home", home)
+    assert "no block is a candidate" in show("worth", "--candidates", "--home", home)

@@ -38,7 +38,7 @@ A home is a directory with one agent's encrypted memory. Commands open it, or ta
 COMMON: Final = """\b
 Anywhere on the line:
   --home DIR   the home; else $LOREMESH_HOME, else ~/.loremesh
-  --json       one JSON value on standard output, errors as JSON on standard error
+  --json       JSON on standard output, and errors as JSON on standard error
   --debug      show the traceback of a bug (or set LOREMESH_DEBUG=1)
 """
 

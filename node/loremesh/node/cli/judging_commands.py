@@ -50,7 +50,7 @@ def worth(
     """
     run = invocation(ctx)
     result = ask(run.home, verbs.WORTH, p.Worth(context, block, candidates, limit, skip, budget))
-    answer(run, result, lambda out: _worths(out, result, by_context=block is not None))
+    answer(run, result, lambda out: _worths(out, result, by_context=block is not None, candidates=candidates))
 
 
 def deprecate(
@@ -111,7 +111,7 @@ def revise(
     here: peers see a new block, and the old one as before.
 
     \b
-    loremesh revise 3ac1f29b "Restart the indexer after each deploy" --why "v2 needs it"
+    loremesh revise 3ac1f29b "Restart it after each deploy" --why "v2 needs it"
     """
     run = invocation(ctx)
     if (untagged and tag) or (private and share):
@@ -130,7 +130,9 @@ def restore(
     block: BLOCK,
     why: Annotated[str, typer.Option(metavar="W", help="The reason, kept in the block's log.")] = "",
 ) -> None:
-    """Put a block back into recall that was deprecated, archived or revised.
+    """Put a block back into recall.
+
+    It was deprecated, archived or revised; it comes back with all it had.
 
     \b
     loremesh restore 3ac1f29b --why "v2 was rolled back"
@@ -161,9 +163,9 @@ def attribute(
     answer(run, result, lambda out: _attributed(out, result))
 
 
-def _worths(out: Console, results: list[WorthSeen], *, by_context: bool) -> None:
+def _worths(out: Console, results: list[WorthSeen], *, by_context: bool, candidates: bool) -> None:
     if not results:
-        say(out, "no block has outcomes, or none is a candidate")
+        say(out, "no block is a candidate" if candidates else "no block has outcomes of its own yet")
         return
     first = "context" if by_context else "block"
     shown = table(first, "worth", "90 %", "corr.", "n", "kind", "")

@@ -54,7 +54,7 @@ def learn(
     the tags and spaces. With --lines nothing is learned unless every line can be.
 
     \b
-    loremesh learn "Restart the indexer after a schema change" --tag ops --share team
+    loremesh learn "Restart the indexer after a migration" --tag ops --share team
     loremesh learn --lines notes.txt --share team
     """
     run = invocation(ctx)
@@ -110,10 +110,10 @@ def recall(
     summaries of what does not; a token is counted as four bytes.
 
     \b
-    loremesh recall "search is stale after deploy" --frame task --context deploy -k 3
-    loremesh recall "what do we use?" --frame task=0.7,self=0.3 --tag ops --space team
+    loremesh recall "search is stale" --frame task --context deploy -k 3
+    loremesh recall "what do we use?" --frame task=0.7,self=0.3 --tag ops
     loremesh recall "what if we drop the index" --frame simulate --graph 0.5
-    loremesh recall "how is search run?" --budget 1000
+    loremesh recall "how is search run?" --space team --budget 1000
     """
     run = invocation(ctx)
     params = p.Recall(text_given(query), frame, context, k, space, tag, graph, budget)
@@ -127,7 +127,7 @@ def frames(
     skip: SkipOption = 0,
     budget: PageBudgetOption = p.PAGE_TOKENS,
 ) -> None:
-    """List the frames that recall can be asked in, with their weights.
+    """List the frames of recall, with their weights.
 
     A table [frames.NAME] in config.toml makes one of your own: proportions of sim, utility, retrievability,
     importance and explore, and own_only, min_max and hourly_decay where it is to have them.
@@ -208,7 +208,7 @@ def explain(
 
     \b
     loremesh explain 3ac1f29b
-    loremesh explain 3ac1f29b --query "search is stale after deploy" --frame task -k 3
+    loremesh explain 3ac1f29b --query "search is stale" --frame task -k 3
     """
     run = invocation(ctx)
     asked = None if query is None else text_given(query)
@@ -220,7 +220,7 @@ def explain(
 def _explained(out: Console, result: Explanation) -> None:
     render.explained(out, result)
     if result.standing is not None:
-        weighing.stands(out, result.standing)
+        weighing.stands(out, result.standing, result.block)
 
 
 def consolidate(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from loremesh.node.cli.plain import one_line, plain
-from loremesh.node.doctoring import CalibrationReport, Reembedded
 from loremesh.node.results import (
     Consolidated,
     EpisodeSeen,
     EventSeen,
     Explanation,
-    FitReport,
     Forgotten,
     Hit,
     Invited,
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 SHORT_ID: Final = 12
 """Hex digits of a block id in a table; enough to name it to any command."""
+INDENT: Final = "   "
+BLOCK_ID: Final = re.compile("[0-9a-f]{64}")
 
 
 def learned(out: Console, result: Learned) -> None:
@@ -60,7 +61,7 @@ def recalled(out: Console, result: Recalled) -> None:
     if result.tags is not None:
         say(out, "only with tags: " + (", ".join(map(plain, result.tags)) or "none"))
     for text in result.above:
-        say(out, f"{text.level} of {count(len(text.sources), 'block')} (trust {text.trust:g})")
+        say(out, f"{text.level} of {count(len(text.sources), 'block')} (trust {text.trust:.4g})")
         say(out, f"   {plain(text.text)}")
     if result.budget is not None:
         say(out, f"{result.tokens} of {result.budget} tokens")
@@ -69,8 +70,8 @@ def recalled(out: Console, result: Recalled) -> None:
         return
     for number, hit in enumerate(result.hits, start=1):
         _hit(out, number, hit)
-    weights = "  ".join(f"{name} {weight:g}" for name, weight in result.weights.items())
-    say(out, f"weights of frame {result.frame}: {weights}")
+    weights = [f"{name} {weight:.4g}" for name, weight in result.weights.items()]
+    folded(out, f"weights of frame {result.frame}: ", weights)
     if result.held_back:
         say(
             out,
@@ -84,8 +85,8 @@ def recalled(out: Console, result: Recalled) -> None:
 def _hit(out: Console, number: int, hit: Hit) -> None:
     say(out, f"{number}. {hit.score:.3f}  {hit.block[:SHORT_ID]}  {', '.join(map(plain, hit.tags))}".rstrip())
     say(out, f"   {plain(hit.text)}")
-    say(out, "   " + "  ".join(f"{name} {value:.2f}" for name, value in hit.parts.items()))
-    behind = [f"{_named(p.source, p.name)} (trust {p.trust:g}{_in_space(p.space)})" for p in hit.provenance]
+    folded(out, "   ", [f"{name} {value:.2f}" for name, value in hit.parts.items()])
+    behind = [f"{_named(p.source, p.name)} (trust {p.trust:.4g}{_in_space(p.space)})" for p in hit.provenance]
     say(out, f"   from {', '.join(behind) or 'nobody known'}")
 
 
@@ -110,34 +111,6 @@ def consolidated(out: Console, result: Consolidated) -> None:
         say(out, f"not rated: {plain(result.why)}")
 
 
-def recalibrated(out: Console, result: CalibrationReport) -> None:
-    """Each rater's weight, and what spoke for it."""
-    if not result.raters:
-        say(out, "no block that was rated has had a judged outcome since: there is nothing to weigh by")
-    for one in result.raters:
-        say(out, f"{plain(one.rater) or '(no rater named)'}: {plain(one.why)}")
-        if one.outcomes:
-            say(
-                out,
-                f"  a rating counts as {one.worth_before:.2f} outcomes; the likeliest "
-                f"{one.worth:.2f} ({one.worth_low:.2f} to {one.worth_high:.2f}); log loss "
-                f"{one.loss_before:.4f} before, {one.loss_after:.4f} after; ratings are {one.bias:+.2f} off; "
-                f"{one.outcomes} outcomes of {one.blocks} blocks",
-            )
-
-
-def reembedded(out: Console, result: Reembedded) -> None:
-    """By which model the vectors are now."""
-    if not result.changed:
-        say(out, f"nothing to do: the vectors are by {plain(result.embedder)} already")
-        return
-    say(
-        out,
-        f"{result.blocks} blocks have vectors by {plain(result.embedder)} now, in place of "
-        f"{plain(result.before)}; {result.embedded} were embedded",
-    )
-
-
 def explained(out: Console, result: Explanation) -> None:
     """Effective numbers, then each source's claim and what counts of it."""
     say(out, f"{result.block}")
@@ -150,25 +123,28 @@ def explained(out: Console, result: Explanation) -> None:
         about.append("shared into " + ", ".join(map(plain, result.spaces)))
     say(out, " · ".join(about))
     _decision(out, result)
-    say(
-        out,
-        f"utility {result.utility:.3f} ({result.utility_low:.2f}-{result.utility_high:.2f} with "
-        f"{result.credible:.0%})  alpha {result.alpha:.4g}  beta {result.beta:.4g}  "
+    interval = f"{result.utility_low:.2f}-{result.utility_high:.2f} with {result.credible:.0%}"
+    evidence = (
+        f"utility {result.utility:.3f} ({interval})",
+        f"alpha {result.alpha:.4g}",
+        f"beta {result.beta:.4g}",
         f"importance {result.importance:.2f}",
     )
-    say(
-        out,
-        f"stability {result.stability_h:.4g} h  difficulty {result.difficulty:.2f}  "
-        f"retrievability {result.retrievability:.3f}  last event at hour {result.last_event_h:.2f} "
-        f"of {result.hour:.2f}",
+    fading = (
+        f"stability {result.stability_h:.4g} h",
+        f"difficulty {result.difficulty:.2f}",
+        f"retrievability {result.retrievability:.3f}",
+        f"last event at hour {result.last_event_h:.2f} of {result.hour:.2f}",
     )
+    folded(out, "", evidence)
+    folded(out, "", fading)
     _curve(out, result)
     shown = table("source", "trust", "alpha", "beta", "S (h)", "counted α", "counted β")
     shown.columns[0].no_wrap = True
     for source in result.sources:
         counted = (f"{source.counted_alpha:.4g}", f"{source.counted_beta:.4g}")
         claim = (f"{source.alpha:.4g}", f"{source.beta:.4g}", f"{source.stability_h:.4g}")
-        shown.add_row(_source(source.source, source.name), f"{source.trust:g}", *claim, *counted)
+        shown.add_row(_source(source.source, source.name), f"{source.trust:.4g}", *claim, *counted)
     out.print(shown)
     if result.contexts:
         contexts = table("context", "alpha", "beta", "worth", f"{result.credible:.0%}")
@@ -193,8 +169,7 @@ def _curve(out: Console, result: Explanation) -> None:
     """When it will have faded how far, if nothing happens."""
     levels = ((0.9, result.to_90_h), (0.5, result.to_50_h))
     say(out, "it falls " + ", ".join(f"to {level:g} {_ahead(hours)}" for level, hours in levels))
-    points = "  ".join(f"{value:.2f} in {ahead:g} h" for ahead, value in result.curve)
-    say(out, f"retrievability to come: {points}")
+    folded(out, "retrievability to come: ", [f"{value:.2f} in {ahead:g} h" for ahead, value in result.curve])
 
 
 def _ahead(hours: float | None) -> str:
@@ -207,12 +182,19 @@ def _episodes(out: Console, episodes: Sequence[EpisodeSeen]) -> None:
     if not episodes:
         return
     shown = table("last used", "as", "context", "signal", "weight", "with")
+    shown.columns[0].no_wrap = True
     for one in episodes:
         kind = "confirm" if one.implicit else one.frame or "named"
         judged = one.signal is not None
         signal = f"{one.signal:.2f}" if judged else "-"
         weight = f"{one.weight:.4g}" if judged else "-"
-        about = (kind, one_line(one.context, 16), signal, weight, count(one.companions, "other"))
+        about = (
+            one_line(kind, 10),
+            one_line(one.context, 10),
+            signal,
+            weight,
+            count(one.companions, "other"),
+        )
         shown.add_row(_time(one.wall_ms), *about)
     out.print(shown)
 
@@ -249,7 +231,7 @@ def peers(out: Console, results: Sequence[PeerSeen]) -> None:
         return
     shown = table("name", "trust", "state", "behind", "registers", "blocks", "spaces")
     for peer in results:
-        numbers = (f"{peer.trust:g}", peer.state, str(peer.behind), str(peer.registers), str(peer.blocks))
+        numbers = (f"{peer.trust:.4g}", peer.state, str(peer.behind), str(peer.registers), str(peer.blocks))
         shown.add_row(one_line(peer.name, 16) or "-", *numbers, one_line(", ".join(peer.spaces), 16))
     out.print(shown)
     for peer in results:
@@ -259,7 +241,7 @@ def peers(out: Console, results: Sequence[PeerSeen]) -> None:
 
 def trust_change(out: Console, result: TrustChange) -> None:
     """What the trust is now."""
-    state = "revoked" if result.revoked else f"trusted with {result.trust:g}"
+    state = "revoked" if result.revoked else f"trusted with {result.trust:.4g}"
     say(out, f"{result.peer} is {state} from now on")
 
 
@@ -268,7 +250,7 @@ def trust_log(out: Console, results: Sequence[TrustChange]) -> None:
     if not results:
         say(out, "no trust was ever set here: members of a space have its member trust, others none")
     for change in results:
-        state = "revoked" if change.revoked else f"trust {change.trust:g}"
+        state = "revoked" if change.revoked else f"trust {change.trust:.4g}"
         why = f": {plain(change.why)}" if change.why else ""
         say(
             out,
@@ -288,7 +270,7 @@ def space(out: Console, result: SpaceSeen) -> None:
     say(
         out,
         f"joined {plain(result.name)} ({result.space}); "
-        f"its members trust one another with {result.member_trust:g}",
+        f"its members trust one another with {result.member_trust:.4g}",
     )
 
 
@@ -300,7 +282,7 @@ def spaces(out: Console, results: Sequence[SpaceSeen]) -> None:
     shown = table("name", "members", "member trust", "role", "state")
     for item in results:
         role = "administrator" if item.administrator else "member"
-        about = (str(item.members), f"{item.member_trust:g}", role, plain(item.state))
+        about = (str(item.members), f"{item.member_trust:.4g}", role, plain(item.state))
         shown.add_row(one_line(item.name, 20), *about)
     out.print(shown)
     for item in results:
@@ -320,7 +302,10 @@ def events(out: Console, results: Sequence[EventSeen]) -> None:
 
 
 def _details(event: EventSeen) -> str:
-    return " ".join(f"{name}={_value(value)}" for name, value in event.detail.items())
+    """What the event says; what it leaves empty is left out, and blocks are named as in tables."""
+    return " ".join(
+        f"{name}={_value(value)}" for name, value in event.detail.items() if value not in ("", [])
+    )
 
 
 def _aggregate(event: EventSeen) -> str:
@@ -381,29 +366,6 @@ def replayed(out: Console, result: Replayed) -> None:
         out.print(shown)
 
 
-def fitted(out: Console, result: FitReport) -> None:
-    """Whether the fit is in use, and how much better it forecasts."""
-    say(out, f"{result.rules}: {plain(result.why)}")
-    if result.held_out:
-        say(
-            out,
-            f"log loss per held-out outcome: {result.loss_before:.4f} before, {result.loss_after:.4f} after, "
-            f"{result.loss_of_mean:.4f} for the mean alone; {result.trained} outcomes fitted to, "
-            f"{result.held_out} held out, {result.blocks} blocks",
-        )
-        changed = (
-            f"w{index} {before:.4g} > {after:.4g}"
-            for index, (before, after) in enumerate(zip(result.weights_before, result.weights, strict=True))
-            if before != after
-        )
-        say(out, "  ".join(changed))
-    if result.aggregates:
-        say(
-            out,
-            f"of {result.aggregates} blocks earlier outcomes are there in sum only, which they begin with",
-        )
-
-
 def forgotten(out: Console, result: Forgotten) -> None:
     """What is gone, and what could not be promised."""
     say(
@@ -425,7 +387,7 @@ def status(out: Console, result: Status) -> None:
         "home": plain(result.home),
         "running": running,
         "active hour": f"{result.hour:.3f}",
-        "blocks": f"{result.blocks}: {result.held} held here, {result.embedded} embedded, "
+        "blocks": f"{result.blocks} in recall; {result.held} held here, {result.embedded} embedded, "
         f"{result.waiting} waiting",
         "summaries": f"{result.summaries}, {result.abstracts} abstracts",
         "embedder": result.embedder,
@@ -447,6 +409,19 @@ def status(out: Console, result: Status) -> None:
 def say(out: Console, line: str) -> None:
     """One line, wrapped by the terminal only: ids and tokens stay whole when copied."""
     out.print(line, soft_wrap=True)
+
+
+def folded(out: Console, head: str, parts: Sequence[str]) -> None:
+    """The parts behind the head, on as many lines as the width asks for; no part is broken."""
+    lines, line = [], head
+    for number, part in enumerate(parts):
+        longer = line + ("  " if number else "") + part
+        if number and len(longer) > out.width:
+            lines.append(line)
+            longer = INDENT + part
+        line = longer
+    for one in (*lines, line):
+        say(out, one)
 
 
 def table(*columns: str) -> Table:
@@ -488,7 +463,9 @@ def _value(value: str | int | float | bool | list[str | float] | None) -> str:
         case float():
             return f"{value:.6g}"
         case list():
-            return ",".join(f"{one:.6g}" if isinstance(one, float) else plain(one) for one in value)
+            return ",".join(map(_value, value))
+        case str() if BLOCK_ID.fullmatch(value):
+            return value[:SHORT_ID]
         case _:
             return plain(str(value))
 

@@ -43,8 +43,9 @@ def frames(out: Console, results: Sequence[FrameSeen]) -> None:
             say(out, f"{plain(frame.name)}: {told}")
 
 
-def stands(out: Console, result: Standing) -> None:
-    """Whether the block surfaces, and term by term why or why not."""
+def stands(out: Console, result: Standing, block: str) -> None:
+    """Whether the block surfaces, and why, term by term, beside the k-th hit where that is another."""
+    last = "" if result.last == block else result.last
     context = f", context {plain(result.context)}" if result.context else ""
     say(out, f"for {one_line(result.query, 60)!r} in frame {result.frame}{context}:")
     if result.surfaces:
@@ -55,17 +56,15 @@ def stands(out: Console, result: Standing) -> None:
         say(out, f"it does not surface: {result.why}")
     if not result.terms:
         return
-    shown = table(
-        "term", "weight", "value", "product", *([f"hit {result.k}", "product"] if result.last else [])
-    )
+    shown = table("term", "weight", "value", "product", *([f"hit {result.k}", "product"] if last else []))
     for term in result.terms:
-        beside = [f"{term.last_value:.3f}", f"{term.last_product:.3f}"] if result.last else []
+        beside = [f"{term.last_value:.3f}", f"{term.last_product:.3f}"] if last else []
         shown.add_row(term.term, f"{term.weight:.3g}", f"{term.value:.3f}", f"{term.product:.3f}", *beside)
-    total = ["", f"{result.last_score:.3f}"] if result.last else []
+    total = ["", f"{result.last_score:.3f}"] if last else []
     shown.add_row("score", "", "", f"{result.score:.3f}", *total)
     out.print(shown)
-    if result.last:
-        say(out, f"hit {result.k} is {result.last[:SHORT_ID]}")
+    if last:
+        say(out, f"hit {result.k} is {last[:SHORT_ID]}")
     if result.sim is not None:
         say(out, _sim(result.sim))
 
