@@ -118,7 +118,7 @@ async def _outcome(node: Node, p: Outcome, _: Progress | None) -> OutcomeTaken:
     if (p.episode is None) == (not p.blocks):
         raise UsageError(
             "an outcome is for an episode or for blocks, and "
-            + ("both" if p.blocks else "neither")
+            + ("both are" if p.blocks else "neither is")
             + " given",
             "give the episode that recall printed, or the blocks, one of the two",
         )

@@ -130,7 +130,7 @@ def frames(
     """List the frames of recall, with their weights.
 
     A table [frames.NAME] in config.toml makes one of your own: proportions of sim, utility, retrievability,
-    importance and explore, and own_only, min_max and hourly_decay where it is to have them.
+    importance and explore, and graph, own_only, min_max and hourly_decay where it is to have them.
 
     \b
     loremesh frames

@@ -181,7 +181,7 @@ def demo(
 ) -> None:
     """Show what sharing is worth, and revocation.
 
-    Four nodes run over a real bus, one of them hostile. It takes less than two minutes, uses temporary homes
+    Four nodes run over a real bus, one of them hostile. It takes a minute or two, uses temporary homes
     of its own, and touches no other.
 
     \b
