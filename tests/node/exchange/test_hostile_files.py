@@ -13,7 +13,7 @@ import pytest
 from loremesh.node.errors import NodeError, UsageError
 from loremesh.node.exchange.files import export_to, import_from
 from loremesh.node.exchange.lines import Block, ImportPage
-from loremesh.node.exchange.reading import MAX_LINE_BYTES
+from loremesh.node.exchange.reading import MAX_LINE_BYTES, ExportFile
 from loremesh.node.node import Node
 from loremesh.sync.content import block_id
 from loremesh.sync.errors import InvalidInput
@@ -68,6 +68,7 @@ def linked(others: object, weights: object) -> list[Line | bytes]:
 
 WRONG: dict[str, tuple[list[Line | bytes], str]] = {
     "no header": (SOUND[1:], "line 1: the header is missing"),
+    "another system's file": ([b"{", *SOUND[1:]], "line 1: is no line of an export"),
     "two headers": ([HEADER, *SOUND], "not the first line"),
     "a later format": ([{**HEADER, "format": 2}, *SOUND[1:]], "this release reads 1"),
     "a block twice": ([HEADER, BLOCK, BLOCK, *SOUND[2:]], "there twice"),
@@ -234,3 +235,12 @@ async def test_a_file_of_a_later_event_kind_names_the_kind(node: Node, tmp_path:
     told = taken_apart(put_together(tmp_path / "a.jsonl", SOUND).read_bytes())
     path = put_together(tmp_path / "later.jsonl", [*told[:-2], {**OUTCOME, "kind": "dreamt"}])
     await refused(node, path, "'dreamt'")
+
+
+def test_a_file_that_is_no_export_is_sent_to_its_command(tmp_path: Path) -> None:
+    """Making an export again would not help there."""
+    bundle = tmp_path / "bundle.json"
+    bundle.write_text('{\n  "bundle_version": 2\n}\n')
+    with ExportFile(bundle) as file, pytest.raises(UsageError) as refusal:
+        file.check()
+    assert "import elfmem" in refusal.value.hint

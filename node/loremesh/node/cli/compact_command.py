@@ -70,7 +70,8 @@ def _compacted(out: Console, result: Compaction) -> None:
     does, goes = ("would give", "would go") if result.dry_run else ("gave", "went")
     say(
         out,
-        f"{result.aggregated:,} outcomes and recalls of {result.blocks:,} blocks {does} way to one sum each",
+        f"{result.aggregated:,} outcomes and recalls of {result.blocks:,} "
+        f"{'block' if result.blocks == 1 else 'blocks'} {does} way to one sum each",
     )
     say(out, f"events of blocks: {result.rows_before:,} before, {result.rows_after:,} after")
     say(out, f"most of one block: {result.most_before:,} before, {result.most_after:,} after")

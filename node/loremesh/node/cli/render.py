@@ -344,7 +344,7 @@ def replayed(out: Console, result: Replayed) -> None:
         begin = ", where other rules begin" if result.moved else ""
         say(
             out,
-            f"of {result.aggregates} blocks a sum stands for earlier outcomes and recalls{begin}; "
+            f"of {count(result.aggregates, 'block')} a sum stands for earlier outcomes and recalls{begin}; "
             f"{result.aggregated} rows have given way",
         )
     if result.digest:
@@ -361,7 +361,7 @@ def replayed(out: Console, result: Replayed) -> None:
             ranks = (str(moved.rank), str(moved.rank_under_rules))
             recall = (f"{moved.retrievability:.2f}", f"{moved.retrievability_under_rules:.2f}")
             utility = (f"{moved.utility:.2f}", f"{moved.utility_under_rules:.2f}")
-            text = one_line(moved.text, 24)
+            text = one_line(moved.text, 18)
             shown.add_row(moved.block[:SHORT_ID], *ranks, *recall, *utility, text)
         out.print(shown)
 
@@ -420,7 +420,7 @@ def folded(out: Console, head: str, parts: Sequence[str]) -> None:
             lines.append(line)
             longer = INDENT + part
         line = longer
-    for one in (*lines, line):
+    for one in filter(None, (*lines, line)):
         say(out, one)
 
 

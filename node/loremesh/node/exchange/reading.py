@@ -23,6 +23,8 @@ from loremesh.sync.errors import InvalidInput
 MAX_LINE_BYTES: Final = 1 << 20
 """A text of 64 KiB with every byte escaped as JSON allows, and room to spare."""
 NO_ROW: Final = -1
+AGAIN: Final = "make the export again; nothing was imported"
+OTHER_FILE: Final = "give a file that `loremesh export` wrote, or for elfmem's `loremesh import elfmem FILE`"
 PAGE_BYTES: Final = 1 << 20
 """Bytes of lines that go to the home in one page; one line more at most."""
 
@@ -98,12 +100,12 @@ class ExportFile:
         if end is None:
             raise UsageError(
                 f"{self.path} ends without its end line, after line {number}: it was cut off",
-                "make the export again; nothing was imported",
+                AGAIN,
             )
         if end.sha256 != digest.hexdigest():
             raise UsageError(
                 f"{self.path} was altered: its lines do not have the SHA-256 that its last line states",
-                "make the export again; nothing was imported",
+                AGAIN,
             )
         return Checked(end.sha256, check.hour, check.blocks, check.events)
 
@@ -128,12 +130,11 @@ class ExportFile:
         try:
             return _decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._wrong(number, f"is no line of an export: {error}") from None
+            hint = OTHER_FILE if number == 1 else AGAIN
+            raise self._wrong(number, f"is no line of an export: {error}", hint) from None
 
-    def _wrong(self, number: int, what: str) -> UsageError:
-        return UsageError(
-            f"{self.path}, line {number}: {what}", "make the export again; nothing was imported"
-        )
+    def _wrong(self, number: int, what: str, hint: str = AGAIN) -> UsageError:
+        return UsageError(f"{self.path}, line {number}: {what}", hint)
 
 
 class _Check:
