@@ -66,7 +66,9 @@ def test_sentences_end_where_people_end_them(text: str, found: list[str]) -> Non
 def test_a_summary_is_whole_sentences_within_the_budget_and_always_the_same(
     texts: list[str], budget: int
 ) -> None:
-    """Every sentence stands in a text as it is in normal form; the budget holds; nothing is chance."""
+    """Every sentence stands in a text as it is in normal form, a space or a semicolon between; the budget
+    holds; nothing is chance.
+    """
     said = extract(texts, budget)
     assert said == extract(texts, budget)
     if said is None:
@@ -76,7 +78,8 @@ def test_a_summary_is_whole_sentences_within_the_budget_and_always_the_same(
     for sentence in sorted({one for text in texts for one in sentences(text)}, key=len, reverse=True):
         left = left.replace(sentence, "")
     labels = {normalise(text).partition(": ")[0] + ":" for text in texts}
-    assert set(left.split()) <= {word for label in labels for word in label.split()}
+    between = {";"}
+    assert set(left.split()) <= between | {word for label in labels for word in label.split()}
 
 
 async def test_it_is_a_summariser_that_needs_nothing() -> None:

@@ -34,6 +34,8 @@ MAX_SENTENCES: Final = 2_000
 
 _END: Final = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])(?=\S)|\n+")
 
+_OPEN: Final = re.compile(r"[^.!?…。！？:;\"'”’)\]][\"'”’)\]]*$")
+
 
 class _Sentence(msgspec.Struct, frozen=True):
     """One sentence as it would be told; `text` is the number of the text it is from."""
@@ -108,7 +110,19 @@ def extract(texts: Sequence[str], budget: int) -> str | None:
         chosen.append(best)
         covered |= all_[best].terms
         left -= all_[best].tokens + (1 if len(chosen) > 1 else 0)
-    return " ".join(all_[at].said for at in sorted(chosen)) or None
+    return _joined([all_[at].said for at in sorted(chosen)]) or None
+
+
+def _joined(said: Sequence[str]) -> str:
+    """The sentences one after another; behind one without an end mark stands a semicolon.
+
+    >>> _joined(["Stop the job (now.)", "Purge the cache", "Wait"])
+    'Stop the job (now.) Purge the cache; Wait'
+    """
+    told = ""
+    for one in said:
+        told += ("; " if _OPEN.search(told) else " " if told else "") + one
+    return told
 
 
 def _sentences(texts: Sequence[str], analyzer: Analyzer) -> list[_Sentence]:
