@@ -1,4 +1,4 @@
-"""Recall within a budget of tokens on LoCoMo, with summaries and without (node/README.md, "Summaries").
+"""Recall within a budget of tokens on LoCoMo, with summaries and without (node/MEMORY.md, "Summaries").
 
 Through the public API: a home per conversation, which learned its turns in order, each session by itself, was
 consolidated and summarised. Every question of categories 1 to 4 with evidence is asked with a budget of

@@ -98,7 +98,7 @@ def _hint(error: BaseException) -> str | None:
         case crypto.CryptoError():
             return next(said for kind, said in KEY_HINTS if isinstance(error, kind))
         case SettingsError():
-            return "`node/README.md` lists the settings"
+            return "`node/SETTINGS.md` lists the settings"
         case _:
             kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("loremesh.")}
             return next((hint for name, hint in _LATE if name in kinds), None)

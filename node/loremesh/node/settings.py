@@ -27,7 +27,7 @@ class SettingsError(Exception):
 
 
 class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How own evidence is weighed. The reasons for the defaults are in `node/README.md`."""
+    """How own evidence is weighed. The reasons for the defaults are in `node/SETTINGS.md`."""
 
     w_init: Annotated[float, msgspec.Meta(ge=0.1, le=100.0)] = 1.0
     rating_weight: Annotated[float, msgspec.Meta(ge=0.0, le=100.0)] = 0.5
