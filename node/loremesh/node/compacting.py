@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -162,7 +163,7 @@ async def _work(ground: Ground, run: _Run, rows: Sequence[int], progress: Progre
     """Both steps, for these blocks."""
     total, at = 2 * len(rows), 0
     while at < len(rows):
-        at = await ground.exclusive(lambda at=at: _some_blocks(ground, run, rows, at))  # type: ignore[misc]
+        at = await ground.exclusive(partial(_some_blocks, ground, run, rows, at))
         if progress is not None:
             progress(at, total)
     gone = sorted(run.gone)

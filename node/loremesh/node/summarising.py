@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -149,7 +150,7 @@ class Summarising:
             placing = await ground.exclusive(self._begin)
             count = len(placing.todo)
             for start in range(0, count, SLICE_ROWS):
-                await ground.exclusive(lambda at=start: self._place(placing, at))  # type: ignore[misc]
+                await ground.exclusive(partial(self._place, placing, start))
                 done = min(start + SLICE_ROWS, count)
                 if done // SAVE_ROWS > start // SAVE_ROWS:
                     await ground.exclusive(lambda: self._save(placing))
